@@ -1,0 +1,60 @@
+# Every target makes the virtual environment it needs; `make help` explains them.
+
+PYTHON  ?= python3
+VENV    ?= .venv
+SIZE    ?= full
+WORKERS ?= 2
+
+BIN       := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test test-slow check format bench clean
+
+help:  ## Show what there is to make
+	@echo "semistream: join a fast stream with a table that is too big for memory"
+	@echo
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo
+	@echo "Settings: PYTHON=$(PYTHON) VENV=$(VENV) SIZE=$(SIZE) (small or full) WORKERS=$(WORKERS)"
+
+$(INSTALLED): pyproject.toml
+	@echo "==> installing semistream and its tools into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+install: $(INSTALLED)  ## Make the virtual environment, with all tools
+
+demo: $(INSTALLED)  ## Join a million skewed sales with two million products in 50 MB
+	@$(BIN)/semistream demo
+
+test: $(INSTALLED)  ## Run the quick tests, a few minutes
+	@echo "==> quick tests"
+	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+
+test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every join in 50 MB
+	@echo "==> slow tests"
+	@$(BIN)/python -m pytest -m slow -n $(WORKERS)
+
+check: $(INSTALLED)  ## Lint, format, types and import contracts
+	@echo "==> ruff"
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@echo "==> mypy"
+	@$(BIN)/mypy
+	@echo "==> import contracts"
+	@$(BIN)/lint-imports
+
+format: $(INSTALLED)  ## Rewrite the files the way `make check` wants them
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a quick look
+	@echo "==> benchmark, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_engine --size $(SIZE)
+
+clean:  ## Remove the virtual environment, caches and generated data
+	@echo "==> removing $(VENV), caches and .data"
+	@rm -rf $(VENV) .data build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	@find src tests lab -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

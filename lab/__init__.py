@@ -1,0 +1,1 @@
+"""Benchmarks and figures: uses the library as any user would, and is not shipped with it."""

@@ -1,0 +1,100 @@
+"""semistream joins a fast stream with a table that is too big for memory.
+
+>>> import semistream as ss
+>>> ss.join("hybridjoin", memory="50MB").name
+'hybridjoin'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from semistream.errors import (
+    BudgetError,
+    ConfigError,
+    InternalError,
+    MasterTableError,
+    SchemaError,
+    SemistreamError,
+)
+from semistream.joins import (
+    ALGORITHMS,
+    CachedHybridJoin,
+    CachedIndexNestedLoopJoin,
+    CachedMeshJoin,
+    HybridJoin,
+    IndexNestedLoopJoin,
+    Join,
+    MeshJoin,
+    Observer,
+    OptimisedXHybridJoin,
+    ReducedMeshJoin,
+    Run,
+    XHybridJoin,
+    join,
+)
+from semistream.master import MasterTable
+
+if TYPE_CHECKING:
+    from semistream.spark.build import build_master
+    from semistream.spark.enrich import Lookup, enrich
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ALGORITHMS",
+    "BudgetError",
+    "CachedHybridJoin",
+    "CachedIndexNestedLoopJoin",
+    "CachedMeshJoin",
+    "ConfigError",
+    "HybridJoin",
+    "IndexNestedLoopJoin",
+    "InternalError",
+    "Join",
+    "Lookup",
+    "MasterTable",
+    "MasterTableError",
+    "MeshJoin",
+    "Observer",
+    "OptimisedXHybridJoin",
+    "ReducedMeshJoin",
+    "Run",
+    "SchemaError",
+    "SemistreamError",
+    "XHybridJoin",
+    "build_master",
+    "enrich",
+    "join",
+]
+
+# Names whose module needs an extra, or takes long to import: loaded when first used.
+_LAZY = {
+    "Lookup": "semistream.spark",
+    "PostgresSink": "semistream.spark.foreach",
+    "SqlMaster": "semistream.master.sql",
+    "build_master": "semistream.spark",
+    "enrich": "semistream.spark",
+    "register": "semistream.spark.sink",
+    "to_warehouse": "semistream.spark.sink",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'semistream' has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
+        return getattr(import_module(_LAZY[name]), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in ("pyspark", "py4j", "pandas"):
+            raise
+        raise ConfigError(
+            f"ss.{name} needs pyspark, and {error.name} is not installed; "
+            "pip install 'semistream[spark]'"
+        ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

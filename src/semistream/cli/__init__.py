@@ -1,0 +1,76 @@
+"""The command line. Every module of this package is one command and holds its Typer ``app``.
+
+A module is imported when its command runs, so ``semistream master info`` does not wait for
+what only the demo needs.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_command
+
+from semistream.errors import SemistreamError
+
+# In the order in which a newcomer meets them; a command that is not here comes last.
+_ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce")
+
+
+class _CommandsByModule(TyperGroup):
+    """A group that finds its commands in the modules of this package."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        names = [module.name for module in iter_modules(__path__) if module.name[0] != "_"]
+        return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else 99, name))
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = get_command(import_module(f"{__name__}.{cmd_name}").app)
+        command.name = cmd_name
+        return command
+
+
+app = typer.Typer(
+    name="semistream",
+    cls=_CommandsByModule,
+    help="Join a fast stream with a table that is too big for memory.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"semistream {version('semistream')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        help="Show the version and exit.",
+        callback=_print_version,
+        is_eager=True,
+    ),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Entry point of the ``semistream`` script."""
+    try:
+        app()
+    except SemistreamError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)

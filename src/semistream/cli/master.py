@@ -1,0 +1,206 @@
+"""``semistream master build | info | verify``: make, look at and check a master table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from semistream.errors import SemistreamError
+from semistream.memory import format_size
+
+app = typer.Typer(help="Build, inspect and verify master tables.", no_args_is_help=True)
+_out = Console()
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class SegmentLine:
+    """One segment as ``info`` shows it."""
+
+    name: str
+    kind: str
+    rows: int
+    pages: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Info:
+    """What there is to know about one version of a table."""
+
+    path: str
+    version: int
+    versions: tuple[int, ...]
+    created: str
+    key: tuple[str, ...]
+    unique: bool
+    rows: int
+    rows_without_key: int
+    pages: int
+    nbytes: int
+    row_bytes: float
+    max_page_bytes: int
+    columns: tuple[tuple[str, str], ...]
+    segments: tuple[SegmentLine, ...]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What ``verify`` found; ``problems`` is empty when all is well."""
+
+    path: str
+    version: int
+    pages: int
+    problems: tuple[str, ...]
+
+
+def build_table(
+    source: Sequence[Path],
+    path: Path,
+    key: Sequence[str],
+    unique: bool = False,
+    page_bytes: str = "256KiB",
+    memory: str = "512MB",
+    overwrite: bool = False,
+    progress: bool = False,
+) -> Info:
+    """Build a table from Parquet files or folders, and describe it."""
+    from semistream.master import MasterTable
+
+    MasterTable.build(
+        list(source),
+        path,
+        key=list(key),
+        unique=unique,
+        page_bytes=page_bytes,
+        memory=memory,
+        overwrite=overwrite,
+        progress=progress,
+    )
+    return describe(path)
+
+
+def describe(path: Path, version: int | None = None) -> Info:
+    """Read manifests and page indexes, no pages."""
+    from semistream.master import MasterTable
+    from semistream.master.manifest import list_versions
+
+    table = MasterTable.open(path, version)
+    return Info(
+        path=str(path),
+        version=table.version,
+        versions=tuple(list_versions(table.store)),
+        created=table.created,
+        key=table.key,
+        unique=table.unique,
+        rows=table.num_rows,
+        rows_without_key=table.rows_without_key,
+        pages=table.num_pages,
+        nbytes=table.nbytes,
+        row_bytes=table.row_bytes,
+        max_page_bytes=table.max_page_bytes,
+        columns=tuple((field.name, str(field.type)) for field in table.schema),
+        segments=tuple(
+            SegmentLine(s.name, s.kind, s.rows, s.pages, s.bytes) for s in table.manifest.segments
+        ),
+    )
+
+
+def check(path: Path, version: int | None = None) -> Verdict:
+    """Read every page of one version."""
+    from semistream.master.manifest import read_manifest
+    from semistream.master.store import LocalStore
+    from semistream.master.verify import verify
+
+    manifest = read_manifest(LocalStore(path), version)
+    problems = verify(path, manifest.version)
+    pages = sum(segment.pages for segment in manifest.segments)
+    return Verdict(str(path), manifest.version, pages, tuple(map(str, problems)))
+
+
+@app.command("build")
+def build_command(
+    source: list[Path] = typer.Argument(..., help="Parquet files or folders."),
+    path: Path = typer.Argument(..., help="The folder to write the table to."),
+    key: list[str] = typer.Option(..., "--key", "-k", help="Key column; repeat for several."),
+    unique: bool = typer.Option(False, "--unique", help="Refuse a key that comes twice."),
+    page_bytes: str = typer.Option("256KiB", help="Size of a page."),
+    memory: str = typer.Option("512MB", help="What sorting may use before it spills."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Publish over an existing table."),
+) -> None:
+    """Sort Parquet data by its key and write it as a master table."""
+    info = _or_exit(
+        lambda: build_table(source, path, key, unique, page_bytes, memory, overwrite, True)
+    )
+    _show(info)
+
+
+@app.command("info")
+def info_command(
+    path: Path = typer.Argument(..., help="The folder of the table."),
+    version: int | None = typer.Option(None, help="An older version than the newest."),
+) -> None:
+    """Show rows, pages, versions, key, schema and segments of a master table."""
+    _show(_or_exit(lambda: describe(path, version)))
+
+
+@app.command("verify")
+def verify_command(
+    path: Path = typer.Argument(..., help="The folder of the table."),
+    version: int | None = typer.Option(None, help="An older version than the newest."),
+) -> None:
+    """Read every page and list what is damaged, cut off, missing or out of order."""
+    verdict = _or_exit(lambda: check(path, version))
+    for problem in verdict.problems:
+        _out.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
+    if verdict.problems:
+        raise typer.Exit(1)
+    _out.print(f"version {verdict.version} of {verdict.path}: {verdict.pages} pages, all good")
+
+
+def _or_exit(logic: Callable[[], Result]) -> Result:
+    """Run it; what the user can mend becomes one line and exit code 2."""
+    try:
+        return logic()
+    except SemistreamError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+
+
+def _show(info: Info) -> None:
+    facts = Table(show_header=False, box=None, pad_edge=False)
+    facts.add_column(style="bold")
+    facts.add_column(overflow="fold")
+    others = [str(version) for version in info.versions if version != info.version]
+    rows = (
+        ("table", info.path),
+        ("version", f"{info.version} of {info.created}"),
+        ("other versions", ", ".join(others) or "none"),
+        ("key", ", ".join(info.key) + (" (unique)" if info.unique else "")),
+        ("rows", f"{info.rows:,} of {info.row_bytes:.0f} bytes"),
+        ("rows without key", f"{info.rows_without_key:,} (left out: they never match)"),
+        ("pages", f"{info.pages:,}, the largest {format_size(info.max_page_bytes)}"),
+        ("bytes", format_size(info.nbytes)),
+        ("columns", "\n".join(f"{name}: {kind}" for name, kind in info.columns)),
+    )
+    for row in rows:
+        facts.add_row(*row)
+    segments = Table(box=None, pad_edge=False)
+    segments.add_column("segment")
+    segments.add_column("kind")
+    for heading in ("rows", "pages", "bytes"):
+        segments.add_column(heading, justify="right")
+    for line in info.segments:
+        segments.add_row(
+            line.name, line.kind, f"{line.rows:,}", f"{line.pages:,}", format_size(line.nbytes)
+        )
+    _out.print(facts)
+    _out.print()
+    _out.print(segments)

@@ -1,0 +1,97 @@
+"""``semistream run``: a pipeline from a YAML file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from semistream.errors import ConfigError, SemistreamError
+
+app = typer.Typer(add_completion=False)
+
+
+def plan_of(file: Path) -> tuple[Any, Any, list[Any], str]:
+    """The validated pipeline, its document, its master tables, and the plan in words."""
+    try:
+        from semistream.pipeline import check, describe, load
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"pipelines need {error.name}; pip install 'semistream[spark,pipeline]'"
+        ) from error
+    pipeline, document = load(file)
+    masters = check(pipeline, document)
+    return pipeline, document, masters, describe(pipeline, document, masters)
+
+
+def run_pipeline(
+    file: Path,
+    once: bool,
+    metrics_file: Path | None = None,
+    prometheus: int | None = None,
+    show: Any = lambda figures: None,
+) -> int:
+    """Run it until it is stopped (or, with ``once``, has done what is there); rows taken in."""
+    pipeline, document, masters, _ = plan_of(file)
+    try:
+        from semistream.spark.errors import original
+        from semistream.spark.listener import Metrics
+        from semistream.spark.pipeline import open_session, start
+        from semistream.spark.watch import watch
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"running a pipeline needs {error.name}; pip install 'semistream[spark,pipeline]'"
+        ) from error
+    session = open_session(pipeline)
+    try:
+        with Metrics(session, metrics_file, prometheus) as metrics:
+            return watch(start(session, pipeline, masters, once), metrics, show)
+    except SemistreamError as error:
+        raise type(error)(document.redact(str(error))) from None
+    except Exception as error:
+        found = original(str(error))
+        if found is not None:
+            raise type(found)(document.redact(str(found))) from None
+        raise SemistreamError(document.redact(_first_lines(str(error)))) from None
+    finally:
+        session.stop()
+
+
+def _first_lines(text: str, most: int = 3) -> str:
+    """Spark's own words, without its pages of traceback."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return "\n".join(lines[:most])
+
+
+@app.command()
+def run(
+    file: Path = typer.Argument(..., help="The pipeline, a YAML file."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Check everything, show the plan, stop."),
+    once: bool = typer.Option(False, "--once", help="Process what is there, then stop."),
+    metrics: Path | None = typer.Option(None, help="Append a line of JSON per batch to this file."),
+    prometheus: int | None = typer.Option(None, help="Serve figures on this loopback port."),
+) -> None:
+    """Run a pipeline: source, look-ups, steps and sink from one YAML file."""
+    try:
+        _, _, _, plan = plan_of(file)
+        print(plan, flush=True)
+        if dry_run:
+            return
+        rows = run_pipeline(file, once, metrics, prometheus, _line(sys.stdout))
+    except SemistreamError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    print(f"\nstopped after {rows:,} rows" if sys.stdout.isatty() else f"done: {rows:,} rows")
+
+
+def _line(stream: Any) -> Any:
+    """On a terminal one line that changes; elsewhere a line for each batch."""
+    live = stream.isatty()
+
+    def show(figures: Any) -> None:
+        stream.write(f"\r\x1b[2K{figures}" if live else f"{figures}\n")
+        stream.flush()
+
+    return show

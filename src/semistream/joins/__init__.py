@@ -1,0 +1,67 @@
+"""The semi-stream joins, one file per algorithm, named as published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistream.errors import ConfigError
+from semistream.joins.chybridjoin import CachedHybridJoin
+from semistream.joins.cinlj import CachedIndexNestedLoopJoin
+from semistream.joins.cmeshjoin import CachedMeshJoin
+from semistream.joins.contract import Join
+from semistream.joins.hybridjoin import HybridJoin
+from semistream.joins.inlj import IndexNestedLoopJoin
+from semistream.joins.meshjoin import MeshJoin
+from semistream.joins.observer import Observer
+from semistream.joins.optimised_x_hybridjoin import OptimisedXHybridJoin
+from semistream.joins.r_meshjoin import ReducedMeshJoin
+from semistream.joins.run import Run
+from semistream.joins.x_hybridjoin import XHybridJoin
+
+ALGORITHMS: dict[str, type[Join]] = {
+    kind.name: kind
+    for kind in (
+        MeshJoin,
+        ReducedMeshJoin,
+        IndexNestedLoopJoin,
+        HybridJoin,
+        XHybridJoin,
+        OptimisedXHybridJoin,
+        CachedMeshJoin,
+        CachedHybridJoin,
+        CachedIndexNestedLoopJoin,
+    )
+}
+
+
+def join(name: str, **options: Any) -> Join:
+    """The join of this name, with its options.
+
+    >>> join("chybridjoin", memory="50MB").name
+    'chybridjoin'
+    """
+    kind = ALGORITHMS.get(name)
+    if kind is None:
+        raise ConfigError(f"no join is called {name!r}; choose one of {', '.join(ALGORITHMS)}")
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+__all__ = [
+    "ALGORITHMS",
+    "CachedHybridJoin",
+    "CachedIndexNestedLoopJoin",
+    "CachedMeshJoin",
+    "HybridJoin",
+    "IndexNestedLoopJoin",
+    "Join",
+    "MeshJoin",
+    "Observer",
+    "OptimisedXHybridJoin",
+    "ReducedMeshJoin",
+    "Run",
+    "XHybridJoin",
+    "join",
+]

@@ -1,0 +1,43 @@
+"""CHYBRIDJOIN, also called CACHEJOIN (003: Naeem, Dobbie, Lutteroth, Weber, algorithms 1 and 3).
+
+HYBRIDJOIN behind a front stage: tuples look up the hot master rows first, and only those that
+miss enter the window. When a page is probed, every row of it that meets ``threshold`` waiting
+tuples or more is put into the front stage in the place of the least frequent one.
+
+Waiting is bounded as in HYBRIDJOIN; a tuple that hits the front stage does not wait at all.
+
+| in the paper | here |
+|---|---|
+| w_F, w_B | hits of a slice, vacant slots of the window |
+| SB_1, SB_2 | the incoming batch and its slices; misses go straight to the window |
+| b, k | ``disk_buffer_pages`` |
+
+Differences from the paper
+--------------------------
+- Those of HYBRIDJOIN and of the front stage.
+- "g does not match an index value": our index knows first keys of pages, not every key, so a
+  missing key costs the read of the page where it would be.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from semistream.joins.front_stage import FrontStageOptions
+from semistream.joins.hybridjoin import HybridJoin
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedHybridJoin(FrontStageOptions, HybridJoin):
+    """HYBRIDJOIN with a front stage.
+
+    >>> CachedHybridJoin(memory="50MB", front_stage="10MB").name
+    'chybridjoin'
+    """
+
+    name: ClassVar[str] = "chybridjoin"
+
+    def __post_init__(self) -> None:
+        FrontStageOptions.__post_init__(self)
+        HybridJoin.__post_init__(self)

@@ -1,0 +1,229 @@
+"""The front stage: hot master rows in memory, probed before anything else (003, section 3).
+
+Any join can be given one. It is a tuple-level cache: a master row enters when it met at least
+``threshold`` waiting tuples at once, and then overwrites the least frequent row. The threshold
+moves: down while the cache is not full (or nothing is ever evicted), up when it evicts too much.
+
+| in the paper | here |
+|---|---|
+| H_R | the rows and their hash table |
+| frequency recorder | the lists of entries per frequency |
+| thresholdValue | ``threshold`` |
+
+Differences from the paper: an entry is a key with *all* its master rows, so duplicate keys are
+joined exactly; frequencies above 255 count as 255; a key with more than 16 rows is not cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import ConfigError
+from semistream.joins.rows import Layout, Rows, RowStore, Slots
+from semistream.kernels.states import LISTS
+from semistream.keys import Codes, Mask
+from semistream.memory import check_part
+
+ENTRY_BYTES = 8 + 4 * 6  # code, bucket, chain, sibling, higher, lower, free slot
+MOST_ROWS_PER_KEY = 16
+_NONE = np.zeros(0, np.bool_)
+_ADMISSIONS_PER_ROUND = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrontStageOptions:
+    """What a join with a front stage can be told.
+
+    Parameters
+    ----------
+    front_stage
+        The front stage's part of the budget: a fraction, or a size. The paper finds the best
+        near 15 % of the memory.
+    threshold
+        How many waiting tuples a master row must meet at once to be cached; it moves by itself.
+    """
+
+    front_stage: float | int | str = 0.15
+    threshold: int = 2
+
+    def __post_init__(self) -> None:
+        check_part(self.front_stage, "front_stage")
+        if self.threshold < 1:
+            raise ConfigError(f"threshold={self.threshold!r}: give at least 1")
+
+
+class LookUp(NamedTuple):
+    """What became of a run of stream tuples: hits paired with slots, and misses."""
+
+    stop: int
+    hit_rows: Rows
+    hit_slots: Slots
+    miss_rows: Rows
+    tuples_hit: int
+
+
+class FrontStage:
+    """A bounded cache of master rows."""
+
+    def __init__(
+        self,
+        types: Sequence[pa.DataType],
+        nbytes: int,
+        variable_bytes: float = 0.0,
+        threshold: int = 2,
+    ) -> None:
+        layout = Layout(types)
+        per_row = layout.slot_bytes + ENTRY_BYTES
+        nbytes -= 8 * LISTS  # the sentinels of the frequency recorder
+        capacity = max(0, int(nbytes / (per_row + variable_bytes)))
+        heap = max(0, nbytes - capacity * per_row - 64) if variable_bytes else 0
+        self.capacity = capacity
+        self.threshold = threshold
+        self.rows = RowStore(layout, capacity, heap)
+        self._heads = np.full(max(1, capacity), -1, np.int32)
+        self._chain = np.empty(capacity, np.int32)
+        self._held = np.empty(capacity, np.int64)
+        self._sibling = np.empty(capacity, np.int32)
+        self._higher = np.arange(capacity + LISTS, dtype=np.int32)
+        self._lower = np.arange(capacity + LISTS, dtype=np.int32)
+        self._free = np.arange(capacity, dtype=np.int32)[::-1].copy()
+        self._free_count = capacity
+        self._round = 0
+        self._evicted_in_round = 0
+
+    @property
+    def nbytes(self) -> int:
+        arrays = self._table()
+        return int(self.rows.nbytes + sum(a.nbytes for a in arrays) + self._free.nbytes)
+
+    @property
+    def count(self) -> int:
+        """Rows held."""
+        return self.capacity - self._free_count
+
+    def _table(self) -> tuple[Any, ...]:
+        return (
+            self._heads,
+            self._chain,
+            self._held,
+            self._sibling,
+            self._higher,
+            self._lower,
+        )
+
+    def look_up(
+        self,
+        codes: Codes,
+        valid: Mask | None,
+        start: int,
+        most_misses: int,
+        most_pairs: int,
+        once: bool,
+    ) -> LookUp:
+        """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
+        from semistream.kernels import front_stage as kernels
+
+        ahead = len(codes) - start
+        hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
+        hit_slots = np.empty(len(hit_rows), np.int32)
+        miss_rows = np.empty(min(ahead, most_misses), np.int64)
+        stop, pairs, misses, hits = kernels.look_up(
+            codes,
+            _NONE if valid is None else valid,
+            start,
+            most_misses,
+            once,
+            self._heads,
+            self._chain,
+            self._held,
+            self._sibling,
+            hit_rows,
+            hit_slots,
+            miss_rows,
+        )
+        return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
+
+    def admit(
+        self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
+    ) -> tuple[int, int]:
+        """Enter keys with their rows (``counts`` each) and frequencies, evicting the rarest.
+
+        Returns (rows admitted, rows evicted).
+        """
+        if not len(codes) or len(rows) > self.capacity // 2:
+            return 0, 0
+        evicted = self._make_room(columns, rows)
+        if self._free_count < len(rows) or self.rows.room(columns, rows) < len(rows):
+            return 0, evicted
+        admitted = self._enter(codes, counts, frequencies, columns, rows)
+        self._adapt(evicted)
+        return admitted, evicted
+
+    def fill(self, codes: Codes, counts: Any, columns: Sequence[pa.Array], rows: Rows) -> bool:
+        """Enter keys for good, if there is room without evicting anything."""
+        fits = self._free_count >= len(rows) and self.rows.room(columns, rows) == len(rows)
+        if fits:
+            self._enter(codes, counts, np.ones(len(codes), np.int64), columns, rows)
+        return fits
+
+    def _enter(
+        self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
+    ) -> int:
+        from semistream.kernels import front_stage as kernels
+
+        slots = np.empty(len(rows), np.int32)
+        self._free_count = kernels.admit(
+            codes, counts, frequencies, *self._table(), self._free, self._free_count, slots
+        )
+        fresh = slots >= 0
+        self.rows.put(columns, rows[fresh], slots[fresh])
+        return int(fresh.sum())
+
+    def _make_room(self, columns: Sequence[pa.Array], rows: Rows) -> int:
+        evicted = self._evict(len(rows))
+        wanted = len(rows)
+        while self.count and self.rows.room(columns, rows) < len(rows):
+            wanted = max(wanted, self._free_count) + len(rows)
+            evicted += self._evict(min(wanted, self.capacity))
+        return evicted
+
+    def _evict(self, rows: int) -> int:
+        from semistream.kernels import front_stage as kernels
+
+        before = self._free_count
+        if before >= rows:
+            return 0
+        self._free_count = kernels.evict(rows, *self._table(), self._free, before)
+        self.rows.free(self._free[before : self._free_count])
+        return int(self._free_count - before)
+
+    def _adapt(self, evicted: int) -> None:
+        """Move the threshold after every round of admissions."""
+        self._round += 1
+        self._evicted_in_round += evicted
+        if self._round < _ADMISSIONS_PER_ROUND:
+            return
+        churn = self._evicted_in_round / self.capacity
+        if churn > 1 / 16:
+            self.threshold += 1
+        elif (self._free_count > self.capacity // 50 or churn < 1 / 512) and self.threshold > 1:
+            self.threshold -= 1
+        self._round = 0
+        self._evicted_in_round = 0
+
+    def drop(self, codes: Codes) -> int:
+        """Forget these keys: their rows have changed. Returns the rows dropped."""
+        from semistream.kernels import front_stage as kernels
+
+        before = self._free_count
+        self._free_count = kernels.drop(codes, *self._table(), self._free, before)
+        self.rows.free(self._free[before : self._free_count])
+        return int(self._free_count - before)
+
+    def clear(self) -> int:
+        return self._evict(self.capacity)

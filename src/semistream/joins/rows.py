@@ -1,0 +1,392 @@
+"""Rows in slots: the memory that the window and the front stage keep their tuples in.
+
+A ``RowStore`` copies values out of Arrow batches, so a waiting tuple never keeps the batch
+that brought it alive. Fixed-width columns lie side by side in one record per slot (one cache
+line per tuple, not one per column); text and binary go to a bounded heap that is compacted in
+place; nested columns, which are rare, stay Arrow arrays in an arena.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import InternalError
+
+Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
+Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+_NONE = np.zeros(0, np.bool_)
+_UNIT = 8
+_LIVE_SHARE = 0.8  # of the heap; the rest lets a compaction free enough to be worth its walk
+_ARENA_SHARE = 0.4  # of the arena; merging its chunks needs the old and the new copy at once
+
+
+class Layout:
+    """Which columns of a schema go where, and what a slot costs."""
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self.types = list(types)
+        self.fixed = [i for i, kind in enumerate(types) if _width(kind) is not None]
+        self.text = [i for i, kind in enumerate(types) if _is_bytes(kind)]
+        self.empty = [i for i, kind in enumerate(types) if pa.types.is_null(kind)]
+        placed = {*self.fixed, *self.text, *self.empty}
+        self.nested = [i for i in range(len(types)) if i not in placed]
+        widths = sorted(self.fixed, key=lambda i: -(_width(types[i]) or 0))
+        masks = -(-len(self.fixed) // 8)
+        self.record = np.dtype(
+            [(f"c{i}", _storage(types[i])) for i in widths]
+            + [(f"valid{m}", np.uint8) for m in range(masks)]
+        )
+        self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
+
+    def heap_bytes(self, columns: Sequence[pa.Array]) -> float:
+        """Average heap and arena bytes of a row of these columns."""
+        rows = max(1, len(columns[0])) if columns else 1
+        total = 0.0
+        for i in self.text:
+            total += (columns[i].nbytes / rows + 12) / _LIVE_SHARE
+        for i in self.nested:
+            total += (columns[i].nbytes / rows + 8) / _ARENA_SHARE
+        return total
+
+
+class RowStore:
+    """``capacity`` slots for rows of one layout, and ``heap_bytes`` for what has no fixed width."""
+
+    def __init__(self, layout: Layout, capacity: int, heap_bytes: int = 0) -> None:
+        self.layout = layout
+        self.capacity = capacity
+        self._matrix = np.empty((capacity, layout.record.itemsize), np.uint8)
+        self._records: Any = None
+        if layout.fixed:
+            self._records = self._matrix.view(layout.record).reshape(capacity)
+        self._masks = -(-len(layout.fixed) // 8)
+        self._nullable = np.zeros(len(layout.types), np.bool_)
+        nested = len(layout.nested)
+        arena = heap_bytes * nested // max(1, nested + len(layout.text))
+        units = (heap_bytes - arena) // _UNIT if layout.text else 0
+        self._heap = np.empty(units * _UNIT, np.uint8)
+        self._headers = self._heap.view(np.int32)
+        self._positions = np.full((capacity, len(layout.text)), -1, np.int32)
+        self._top = 0
+        self._live = 0
+        self._limit = int(units * _LIVE_SHARE)
+        self._arenas = {i: _Arena(layout.types[i], capacity) for i in layout.nested}
+        self._arena_limit = int(arena * _ARENA_SHARE) // max(1, nested)
+        self._arena_bytes = arena
+
+    @property
+    def nbytes(self) -> int:
+        where = sum(arena.where.nbytes for arena in self._arenas.values())
+        return int(
+            self._matrix.nbytes
+            + self._heap.nbytes
+            + self._positions.nbytes
+            + where
+            + self._arena_bytes
+        )
+
+    def room(self, columns: Sequence[pa.Array], rows: Rows) -> int:
+        """How many of these rows, from the first on, the heap and the arena can take now."""
+        if not self.layout.text and not self.layout.nested:
+            return len(rows)
+        count = len(rows)
+        while count and not self._fits(columns, rows[:count]):
+            count //= 2
+        return count
+
+    def _fits(self, columns: Sequence[pa.Array], rows: Rows) -> bool:
+        if self.layout.text and self._live + self._units(columns, rows) > self._limit:
+            return False
+        return all(
+            arena.live_bytes + _taken_bytes(columns[i], rows) <= self._arena_limit
+            for i, arena in self._arenas.items()
+        )
+
+    def bytes_for(self, columns: Sequence[pa.Array], rows: Rows) -> int:
+        """Heap and arena bytes that a store needs to hold just these rows."""
+        heap = int(self._units(columns, rows) * _UNIT / _LIVE_SHARE) + 2 * _UNIT
+        arena = [int(_taken_bytes(columns[i], rows) / _ARENA_SHARE) for i in self._arenas]
+        parts = max(1, len(self._arenas) + len(self.layout.text))
+        return max([heap, *arena]) * parts + 64 * parts
+
+    def _units(self, columns: Sequence[pa.Array], rows: Rows) -> int:
+        from semistream.kernels import rows as kernels
+
+        total = 0
+        for i in self.layout.text:
+            offsets, _, valid = _text_parts(columns[i])
+            total += kernels.units_needed(offsets, valid, rows)
+        return total
+
+    def put(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
+        """Copy these rows of the columns into these slots, which must be free."""
+        if self._records is not None:
+            self._put_fixed(columns, rows, slots)
+        if self.layout.text:
+            self._put_text(columns, rows, slots)
+        for i, arena in self._arenas.items():
+            arena.put(columns[i], rows, slots)
+
+    def _put_fixed(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
+        records = self._records
+        assert records is not None
+        masks: dict[int, Any] = {}
+        for place, i in enumerate(self.layout.fixed):
+            column = columns[i]
+            records[f"c{i}"][slots] = fixed_values(column)[rows]
+            if column.null_count:
+                self._expect_nulls(i)
+                absent = (~validity(column)[rows]).astype(np.uint8) << (place % 8)
+                masks[place // 8] = masks.get(place // 8, np.uint8(255)) & ~absent
+        if self._nullable.any():
+            for m in range(self._masks):
+                records[f"valid{m}"][slots] = masks.get(m, 255)
+
+    def _expect_nulls(self, i: int) -> None:
+        """From the first null on, every slot's validity counts; until then none was written."""
+        if not self._nullable.any():
+            for m in range(self._masks):
+                self._records[f"valid{m}"][:] = 255
+        self._nullable[i] = True
+
+    def _put_text(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
+        from semistream.kernels import rows as kernels
+
+        needed = self._units(columns, rows)
+        if self._top + needed > len(self._heap) // _UNIT:
+            self._top = kernels.compact(self._heap, self._headers, self._positions, self._top)
+        if self._top + needed > len(self._heap) // _UNIT:
+            raise InternalError("a row store was given more text than it said it has room for")
+        for place, i in enumerate(self.layout.text):
+            offsets, data, valid = _text_parts(columns[i])
+            self._top = kernels.put(
+                offsets,
+                data,
+                valid,
+                rows,
+                slots,
+                place,
+                len(self.layout.text),
+                self._heap,
+                self._headers,
+                self._positions,
+                self._top,
+            )
+        self._live += needed
+
+    def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
+        """Arrow arrays of all columns (or only some) for these slots."""
+        wanted = range(len(self.layout.types)) if only is None else only
+        records = None
+        if self._records is not None:
+            records = np.take(self._matrix, slots, axis=0).view(self.layout.record)
+            records = records.reshape(len(slots))
+        return [self._column(i, slots, records) for i in wanted]
+
+    def _column(self, i: int, slots: Slots, records: Any) -> pa.Array:
+        kind = self.layout.types[i]
+        if i in self._arenas:
+            return self._arenas[i].take(slots)
+        if i in self.layout.empty:
+            return pa.nulls(len(slots))
+        if i in self.layout.text:
+            return self._text_column(i, slots)
+        values = np.ascontiguousarray(records[f"c{i}"])
+        present = None
+        if self._nullable[i]:
+            place = self.layout.fixed.index(i)
+            present = (records[f"valid{place // 8}"] >> (place % 8)) & 1
+        return array_of(kind, values, present)
+
+    def _text_column(self, i: int, slots: Slots) -> pa.Array:
+        from semistream.kernels import rows as kernels
+
+        place = self.layout.text.index(i)
+        kind = self.layout.types[i]
+        offsets = np.empty(len(slots) + 1, np.int64 if _is_large(kind) else np.int32)
+        present = np.empty(len(slots), np.bool_)
+        size, nulls = kernels.measure(
+            slots, place, self._headers, self._positions, offsets, present
+        )
+        data = np.empty(size, np.uint8)
+        kernels.gather(slots, place, self._heap, self._positions, offsets, data)
+        mask = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
+        buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(kind, len(slots), buffers)
+
+    def free(self, slots: Slots) -> None:
+        """These slots' values are no longer needed."""
+        if self.layout.text:
+            from semistream.kernels import rows as kernels
+
+            self._live -= kernels.release(slots, self._headers, self._positions)
+        for arena in self._arenas.values():
+            arena.free(slots)
+
+
+class _Arena:
+    """Arrow chunks of one nested column; chunks of similar size are merged, dead rows dropped."""
+
+    def __init__(self, kind: pa.DataType, capacity: int) -> None:
+        self.where = np.full((capacity, 2), -1, np.int64)  # chunk id, row
+        self._kind = kind
+        self._chunks: dict[int, tuple[pa.Array, Slots]] = {}
+        self._next = 0
+        self._per_row = 0.0
+        self._rows = 0
+        self.live_rows = 0
+
+    @property
+    def live_bytes(self) -> int:
+        return int(self._per_row * self.live_rows)
+
+    def put(self, column: pa.Array, rows: Rows, slots: Slots) -> None:
+        if len(rows):
+            self._add(column.take(pa.array(rows)), slots)
+            self.live_rows += len(rows)
+            self._merge_small()
+
+    def _add(self, values: pa.Array, owners: Slots) -> None:
+        self.where[owners, 0] = self._next
+        self.where[owners, 1] = np.arange(len(owners))
+        self._chunks[self._next] = (values, owners.copy())
+        self._next += 1
+        self._rows += len(values)
+        held = sum(chunk.nbytes for chunk, _ in self._chunks.values())
+        self._per_row = held / max(1, self._rows)
+
+    def _merge_small(self) -> None:
+        """Merge the newest chunks while they are of similar size, so that few remain."""
+        newest: list[int] = []
+        rows = 0
+        for chunk, (values, _) in reversed(self._chunks.items()):
+            if newest and len(values) > 2 * rows:
+                break
+            newest.append(chunk)
+            rows += len(values)
+        if len(newest) > 1:
+            self._merge(newest)
+
+    def _merge(self, chunks: Sequence[int]) -> None:
+        """Rewrite these chunks as one, with only the rows that are still owned."""
+        values, owners = [], []
+        for chunk in chunks:
+            array, owner = self._chunks.pop(chunk)
+            self._rows -= len(array)
+            alive = np.flatnonzero(owner >= 0)
+            values.append(array.take(pa.array(alive)))
+            owners.append(owner[alive])
+        self._add(pa.concat_arrays(values), np.concatenate(owners))
+
+    def take(self, slots: Slots) -> pa.Array:
+        chunk_of, row = self.where[slots, 0], self.where[slots, 1]
+        order = np.argsort(chunk_of, kind="stable")
+        parts = []
+        for chunk in np.unique(chunk_of):
+            rows = row[order][chunk_of[order] == chunk]
+            parts.append(self._chunks[int(chunk)][0].take(pa.array(rows)))
+        if not parts:
+            return pa.array([], self._kind)
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(back))
+
+    def free(self, slots: Slots) -> None:
+        for slot in slots:
+            chunk, row = self.where[slot]
+            self._chunks[int(chunk)][1][row] = -1
+        self.where[slots] = -1
+        self.live_rows -= len(slots)
+        if self._rows > 2 * self.live_rows + 16:
+            self._merge(list(self._chunks))
+
+
+def fixed_values(column: pa.Array) -> np.ndarray[Any, Any]:
+    """The values buffer of a fixed-width column as NumPy, whatever lies under its nulls."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return np.asarray(column.cast(pa.uint8()).fill_null(0))
+    dtype = np.dtype(_storage(kind))
+    buffer = column.buffers()[1]
+    if buffer is None or len(column) == 0:
+        return np.zeros(len(column), dtype)
+    return np.frombuffer(buffer, dtype, len(column), column.offset * dtype.itemsize)
+
+
+def validity(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.asarray(column.is_valid())
+
+
+def array_of(kind: pa.DataType, values: np.ndarray[Any, Any], present: Any = None) -> pa.Array:
+    """An Arrow array over these values; ``present`` tells which are not null."""
+    rows = len(values)
+    if pa.types.is_boolean(kind):
+        values = np.packbits(values.astype(np.bool_), bitorder="little")
+    mask = None
+    if present is not None and not np.all(present):
+        mask = pa.py_buffer(np.packbits(present.astype(np.bool_), bitorder="little"))
+    return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(values)])
+
+
+def _width(kind: pa.DataType) -> int | None:
+    types = pa.types
+    if types.is_boolean(kind):
+        return 1
+    if types.is_fixed_size_binary(kind) or types.is_decimal(kind) or types.is_primitive(kind):
+        return int(kind.bit_width) // 8
+    if types.is_interval(kind):
+        return 16
+    return None
+
+
+def _storage(kind: pa.DataType) -> Any:
+    width = _width(kind) or 0
+    return {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(width, f"V{width}")
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_binary(kind) or _is_large(kind))
+
+
+def _is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def _text_parts(column: pa.Array) -> tuple[Any, Any, Any]:
+    """(offsets, bytes, validity or nothing) of a text or binary column."""
+    _, offsets, data = column.buffers()
+    dtype = np.int64 if _is_large(column.type) else np.int32
+    if offsets is None or len(column) == 0:
+        starts = np.zeros(len(column) + 1, dtype)
+    else:
+        starts = np.frombuffer(
+            offsets, dtype, len(column) + 1, column.offset * np.dtype(dtype).itemsize
+        )
+    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return starts, content, validity(column) if column.null_count else _NONE
+
+
+def _taken_bytes(column: pa.Array, rows: Rows) -> int:
+    return int(column.take(pa.array(rows)).nbytes)
+
+
+def longest_row(batch: pa.RecordBatch) -> int:
+    """An upper bound on the bytes of the batch's longest row."""
+    total = 8
+    for column in batch.columns:
+        width = _width(column.type)
+        if width is not None:
+            total += width
+        elif _is_bytes(column.type):
+            offsets = _text_parts(column)[0]
+            total += int(np.diff(offsets).max(initial=0)) + 9
+        elif len(column):
+            # nested: no cheap bound but the column itself; far above average is rare
+            total += int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
+    return total

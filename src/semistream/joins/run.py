@@ -1,0 +1,389 @@
+"""A run: one join at work. Here is what all of them share: the loop, versions, the budget.
+
+    push -> incoming -> [front stage] -> window ... iterations over pages ... -> ready -> caller
+
+A run works in bounded steps, and all its state lives in the run, none in the iterators that it
+hands out: an iterator may be abandoned, or a page read may fail, and the next call goes on from
+there. Algorithms fill in four hooks: ``_admit``, ``_begin``, ``_resume`` and ``_allocate``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.errors import BudgetError, ConfigError
+from semistream.joins.binding import Binding
+from semistream.joins.front_stage import FrontStage
+from semistream.joins.observer import Observer
+from semistream.joins.rows import longest_row
+from semistream.joins.window import StreamLayout
+from semistream.master import MasterTable
+from semistream.master.pages import PageReader, PageSource
+from semistream.memory import format_size, parse_size
+from semistream.stats import MemoryUse, Stats
+
+Clock = Callable[[], float]
+SLICE_ROWS = 1 << 16
+_UNSEEN_TUPLE = 512  # room for a stream tuple before one has been seen
+_PAIR_BYTES = 32  # scratch per output row: page row, slot, and their gathers
+
+
+def _output_share(budget: int) -> int:
+    """What rows on their way out may take: a sixteenth, but enough for efficient batches."""
+    return min(max(budget // 16, min(budget // 4, 64 << 10)), 8 << 20)
+
+
+class Incoming:
+    """A batch that was pushed and is not fully taken in yet, and the version it must meet."""
+
+    def __init__(self, batch: pa.RecordBatch, version: int) -> None:
+        self.batch = batch
+        self.version = version
+        self.taken = 0
+
+
+class Run(ABC):
+    """One join at work. Use it as a context manager, or close it."""
+
+    def __init__(
+        self,
+        join: Any,
+        source: PageSource,
+        binding: Binding,
+        direct: bool,
+        follow: bool,
+        observer: Observer | None,
+        clock: Clock,
+    ) -> None:
+        self.join = join
+        self.stats = Stats()
+        self._binding = binding
+        self._direct = direct
+        self._follow = follow
+        self._observer = observer or Observer()
+        self._clock = clock
+        self._closed = False
+        self._budget: int = join.memory
+        self._incoming: deque[Incoming] = deque()
+        self._ready: deque[tuple[pa.RecordBatch, int]] = deque()
+        self._ready_bytes = 0
+        self._stream: StreamLayout | None = None
+        self._stream_row_most = 0
+        self._front: FrontStage | None = None
+        self._full = False
+        self._iteration_started: tuple[float, int, int] | None = None
+        self._output_bytes = 0
+        self._spare = 0
+        self._attach(source)
+        self._wanted = source.version
+        need = self._need()
+        if need > self._budget:
+            self._detach()
+            raise self._refuse(need)
+
+    # -- what callers use ------------------------------------------------------------------
+
+    def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Take in a batch; iterate over the result to get the rows that are ready.
+
+        The batch is accepted by the call itself. Work that an abandoned iterator leaves undone
+        is done by the next call.
+        """
+        self._check_open()
+        self._binding.check_batch(batch)
+        version = self._source.newest_version() if self._follow else self._wanted
+        self._note_widest(batch)
+        if self._stream is None:
+            self._bind(batch)
+        self.stats.tuples_in += batch.num_rows
+        self._observer.pushed(batch.num_rows)
+        if batch.num_rows or version != self.version:
+            self._incoming.append(Incoming(batch, version))
+        return self._serve(lambda: bool(self._incoming) or self._busy)
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        """Do one iteration without new input, for a stream that pauses."""
+        self._check_open()
+        target = self.stats.iterations + 1
+        return self._serve(
+            lambda: (self.stats.iterations < target or self._busy) and self._unfinished
+        )
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Serve everything that still waits."""
+        self._check_open()
+        return self._serve(lambda: self._unfinished)
+
+    def close(self) -> None:
+        """Give back memory and files. Tuples that still wait are given up: flush first."""
+        if not self._closed:
+            self._closed = True
+            self._detach()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def use(self, version: int) -> None:
+        """Batches pushed from now on meet this version of the master table, until told again."""
+        self._check_open()
+        self._follow = False
+        self._wanted = version
+
+    @property
+    def version(self) -> int:
+        """The version of the master table that the run has open."""
+        return self._source.version
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """The schema of the rows that come out; None before the first push."""
+        return self._binding.schema
+
+    @property
+    def memory(self) -> MemoryUse:
+        """Bytes by component."""
+        components = {
+            "window": self._window_bytes(),
+            "front stage": self._front.nbytes if self._front else 0,
+            "disk buffer": self._disk_bytes(),
+            "page index": self._index_bytes,
+            "pending output": self._ready_bytes + self._scratch_bytes(),
+        }
+        return MemoryUse(components, self._budget)
+
+    # -- hooks of the algorithms -----------------------------------------------------------
+
+    @abstractmethod
+    def _allocate(self, nbytes: int) -> None:
+        """Build the window (and what else depends on the stream) within ``nbytes``."""
+
+    def _measure(self, sample: pa.RecordBatch) -> None:  # noqa: B027
+        """Note what the division of memory needs to know of the stream's tuples."""
+
+    @abstractmethod
+    def _hold_least(self) -> int:
+        """Bytes that the window needs at least; a guess while the stream is unknown."""
+
+    @abstractmethod
+    def _admit(self) -> None:
+        """Take in some of the incoming tuples; sets ``_full`` when no more fit."""
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Start an iteration: read pages, so that ``_resume`` has something to do."""
+
+    @abstractmethod
+    def _resume(self) -> None:
+        """Go on with the iteration, by no more than one output batch."""
+
+    _source: PageSource
+    _busy = False  # an iteration has begun and has not ended
+
+    @property
+    @abstractmethod
+    def _held(self) -> int:
+        """Tuples in the window."""
+
+    @abstractmethod
+    def _window_bytes(self) -> int: ...
+
+    @abstractmethod
+    def _disk_bytes(self) -> int: ...
+
+    @abstractmethod
+    def _attach(self, source: PageSource) -> None:
+        """Take a version of the master table: open readers."""
+
+    @abstractmethod
+    def _detach(self) -> None:
+        """Close what ``_attach`` opened."""
+
+    # -- the loop --------------------------------------------------------------------------
+
+    def _serve(self, more: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
+        while True:
+            while self._ready:
+                rows, nbytes = self._ready.popleft()
+                self._ready_bytes -= nbytes
+                self.stats.rows_out += rows.num_rows
+                yield rows
+            if self._closed or not more():
+                return
+            self._work()
+
+    def _work(self) -> None:
+        if self._busy:
+            self._resume()
+        elif self._incoming and self._incoming[0].version != self.version:
+            if self._held:
+                self._begin()
+            else:
+                self._move()
+        elif self._incoming and not self._full:
+            self._admit()
+        else:
+            self._begin()
+
+    @property
+    def _unfinished(self) -> bool:
+        return bool(self._incoming) or self._busy or self._held > 0
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ConfigError("this run is closed; open the join again to go on")
+
+    # -- versions --------------------------------------------------------------------------
+
+    def _move(self) -> None:
+        """Go to the next incoming batch's version. Nothing waits, so nothing mixes versions."""
+        old = self._source
+        assert isinstance(old, MasterTable)
+        new = MasterTable.open(old.path, version=self._incoming[0].version)
+        dropped = self._forget_changed(new, old.version)
+        self._detach()
+        self._attach(new)
+        try:
+            self._fit()
+        except BudgetError:  # this version's pages are too large: stay where we were
+            self._detach()
+            self._attach(old)
+            self._fit()
+            raise
+        self._observer.version_changed(old.version, new.version, dropped)
+
+    def _fit(self) -> None:
+        """After a move: divide the memory again if the components no longer fit."""
+        if self.memory.total > self._budget or self._need() > self._budget:
+            self._divide()
+
+    def _forget_changed(self, new: PageSource, since: int) -> int:
+        if self._front is None:
+            return 0
+        changed = new.changed_keys(since)
+        if changed is None:
+            return self._front.clear()
+        return sum(self._front.drop(self._binding.master_codes(keys)[0]) for keys in changed)
+
+    # -- the budget ------------------------------------------------------------------------
+
+    @property
+    def _index_bytes(self) -> int:
+        return self._source.index.nbytes if self._source.index is not None else 0
+
+    def _bind(self, batch: pa.RecordBatch) -> None:
+        """The first batch tells what a stream tuple looks like: divide the memory."""
+        assert self._binding.stream_schema is not None
+        self._stream = StreamLayout(self._binding, self._binding.stream_schema)
+        self._measure(batch.slice(0, 1024))
+        try:
+            self._divide()
+        except BudgetError:
+            self._stream = None
+            raise
+
+    def _need(self) -> int:
+        """The smallest budget that can work for this master and what is known of the stream."""
+        row = self._row_most() + (0 if self._stream else _UNSEEN_TUPLE)
+        parts = self._hold_least() + self._asked_for() + 64
+        return int(self._index_bytes + self._disk_bytes() + 2 * row + parts)
+
+    def _divide(self) -> None:
+        """Give every component its part of the budget. Nothing waits when this happens."""
+        need = self._need()
+        self._spare = self._budget - need
+        if self._spare < 0:
+            raise self._refuse(need)
+        least = 2 * self._row_most()
+        self._output_bytes = max(least, min(_output_share(self._budget), least + self._spare // 4))
+        fixed = self._index_bytes + self._disk_bytes() + self._output_bytes
+        self._allocate(self._budget - fixed)
+
+    def _part(self, value: float | int | str, what: str) -> int:
+        """Bytes of an optional part: a size is kept to, a fraction gives way if memory is tight."""
+        if isinstance(value, float):
+            return int(min(value * self._budget, self._spare / 2))
+        return parse_size(value, what)
+
+    def _asked_for(self) -> int:
+        """Bytes of optional parts whose size was given."""
+        return 0
+
+    def _refuse(self, smallest: int) -> BudgetError:
+        return BudgetError(
+            f"memory={format_size(self._budget)} ({self._budget} bytes) cannot hold one page and "
+            f"one tuple for {self.join.name}; the smallest budget that can is {smallest} bytes"
+        )
+
+    def _note_widest(self, batch: pa.RecordBatch) -> None:
+        """Output must have room for two rows of the widest kind."""
+        before = self._stream_row_most
+        self._stream_row_most = max(before, longest_row(batch))
+        if self._stream is not None and 2 * self._row_most() > self._output_bytes:
+            need = self._need() + 2 * self._row_most()
+            self._stream_row_most = before
+            raise self._refuse(max(need, self._budget + 2 * self._row_most()))
+
+    def _row_most(self) -> int:
+        """Bytes that one output row can take at most, scratch included."""
+        master = self._source.max_row_bytes if self._binding.keeps_master else 0
+        return self._stream_row_most + master + _PAIR_BYTES
+
+    @property
+    def _most_rows(self) -> int:
+        """Output rows that are built at once."""
+        return int(max(1, min(SLICE_ROWS, self._output_bytes // (2 * self._row_most()))))
+
+    def _scratch_bytes(self) -> int:
+        return 0
+
+    # -- pages -----------------------------------------------------------------------------
+
+    def _read(self, reader: PageReader, first: int, count: int) -> list[pa.RecordBatch]:
+        started, bytes_before = self._clock(), reader.bytes_read
+        pages = reader.read(first, count)
+        nbytes = reader.bytes_read - bytes_before
+        self.stats.pages_read += count
+        self.stats.bytes_read += nbytes
+        self._observer.page_read(first, count, nbytes, self._clock() - started)
+        return pages
+
+    def _iteration_begins(self) -> None:
+        self._iteration_started = (self._clock(), self.stats.matched, self.stats.unmatched)
+
+    def _iteration_ends(self) -> None:
+        assert self._iteration_started is not None
+        started, matched, unmatched = self._iteration_started
+        self.stats.iterations += 1
+        self._full = False
+        self._observer.iterated(
+            self.stats.matched - matched,
+            self.stats.unmatched - unmatched,
+            self.stats.waiting,
+            self._clock() - started,
+        )
+
+    # -- rows on their way out ---------------------------------------------------------------
+
+    def _emit_unmatched(self, batch: pa.RecordBatch, rows: Any) -> None:
+        """Rows of tuples that match nothing, as far as ``how`` wants them."""
+        if len(rows) and self._binding.how in ("left", "left_anti"):
+            self._emit_without_match(batch.take(pa.array(rows)).columns, len(rows))
+
+    def _emit_without_match(self, stream: Sequence[pa.Array], count: int) -> None:
+        schema = self._source.schema
+        missing = [pa.nulls(count, schema.field(n).type) for n in self._binding.master_columns]
+        self._emit(stream, missing)
+
+    def _emit(self, stream: Sequence[pa.Array], master: Sequence[pa.Array]) -> None:
+        rows = pa.RecordBatch.from_arrays([*stream, *master], schema=self._binding.schema)
+        nbytes = rows.get_total_buffer_size()
+        self._ready.append((rows, nbytes))
+        self._ready_bytes += nbytes

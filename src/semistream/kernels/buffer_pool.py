@@ -1,0 +1,37 @@
+"""A buffer pool of pages with least-recently-used replacement."""
+
+from numba import njit
+
+
+@njit(cache=True, nogil=True)
+def plan(pages, wave, frame_of, page_in, older, newer, stamp, frames, missing):
+    """Walk page requests in order, as one look-up after the other would.
+
+    Fills ``frames`` with the frame that serves each request and ``missing`` with the requests
+    that need a read first (the frame is theirs from then on). Stops before a request that would
+    reuse a frame already needed in this ``wave``. Returns (requests planned, reads needed).
+    """
+    sentinel = len(page_in)
+    reads = 0
+    for i in range(len(pages)):
+        page = pages[i]
+        frame = frame_of[page]
+        if frame < 0:
+            frame = newer[sentinel]  # the least recently used
+            if stamp[frame] == wave:
+                return i, reads
+            if page_in[frame] >= 0:
+                frame_of[page_in[frame]] = -1
+            page_in[frame] = page
+            frame_of[page] = frame
+            missing[reads] = i
+            reads += 1
+        stamp[frame] = wave
+        newer[older[frame]] = newer[frame]
+        older[newer[frame]] = older[frame]
+        last = older[sentinel]
+        older[frame], newer[frame] = last, sentinel
+        newer[last] = frame
+        older[sentinel] = frame
+        frames[i] = frame
+    return len(pages), reads

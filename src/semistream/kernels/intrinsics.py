@@ -1,0 +1,46 @@
+"""Two machine instructions that Python has no word for."""
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+
+@intrinsic
+def prefetch(typingctx, array, index):
+    """Ask for ``array[index]`` to be in the cache soon; a wrong guess costs nothing but time."""
+    if not isinstance(array, types.Array) or array.ndim != 1:
+        return None
+
+    def codegen(context, builder, signature, args):
+        struct = context.make_array(signature.args[0])(context, builder, args[0])
+        place = context.cast(builder, args[1], signature.args[1], types.intp)
+        stride = builder.extract_value(struct.strides, 0)
+        address = cgutils.pointer_add(builder, struct.data, builder.mul(place, stride))
+        byte = ir.IntType(8).as_pointer()
+        word = ir.IntType(32)
+        function = builder.module.declare_intrinsic(
+            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        )
+        to_read, keep, data = word(0), word(3), word(1)
+        builder.call(function, [builder.bitcast(address, byte), to_read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(array, index), codegen
+
+
+@intrinsic
+def copy_bytes(typingctx, target, at, source, start, count):
+    """``target[at : at + count] = source[start : start + count]`` for bytes that do not overlap."""
+
+    def codegen(context, builder, signature, args):
+        def address(which, offset):
+            struct = context.make_array(signature.args[which])(context, builder, args[which])
+            place = context.cast(builder, args[offset], signature.args[offset], types.intp)
+            return cgutils.pointer_add(builder, struct.data, place)
+
+        length = context.cast(builder, args[4], signature.args[4], types.intp)
+        cgutils.raw_memcpy(builder, address(0, 1), address(2, 3), length, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, at, source, start, count), codegen

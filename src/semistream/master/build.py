@@ -1,0 +1,164 @@
+"""Building a table: check, sort, write, publish. Nothing is visible before the last step."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.errors import ConfigError, MasterTableError, SchemaError
+from semistream.master import manifest as manifests
+from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.progress import Progress, Report, reporting
+from semistream.master.segment import SegmentWriter
+from semistream.master.sort import ExternalSort
+from semistream.master.source import Source, open_source
+from semistream.master.storage import drop_null_keys, storage_schema, to_storage
+from semistream.master.store import LocalStore
+from semistream.master.vacuum import remove_orphans
+from semistream.master.workspace import Workspace
+from semistream.memory import parse_size
+
+_FOLDERS = ("segments", "manifests", "work", "pins")
+
+
+def build(
+    data: Any,
+    path: str | os.PathLike[str],
+    key: str | Sequence[str],
+    unique: bool,
+    page_bytes: int | str,
+    memory: int | str,
+    overwrite: bool,
+    progress: Progress,
+) -> int:
+    """Write a table; the version that was published."""
+    key = _key_names(key)
+    page_size = parse_size(page_bytes, "page_bytes")
+    sort_bytes = parse_size(memory, "memory")
+    source = open_source(data)
+    schema = storage_schema(source.schema, key)
+    store = LocalStore(path)
+    parent = _claim(store, overwrite)
+    with _tidy(store), Workspace(store) as workspace, reporting(progress) as report:
+        with contextlib.suppress(MasterTableError):  # a damaged old version is no obstacle
+            remove_orphans(store)
+        segment, rows_without_key = write_sorted(
+            source, schema, key, "base", store, workspace, page_size, sort_bytes,
+            "refuse" if unique else "keep", report,
+        )  # fmt: skip
+        manifest = Manifest(
+            version=1 if parent is None else parent + 1,
+            parent=parent,
+            kind="build",
+            created=manifests.now(),
+            schema=schema,
+            key=key,
+            unique=bool(unique),
+            page_bytes=page_size,
+            num_rows=segment.rows,
+            rows_without_key=rows_without_key,
+            segments=(segment,),
+        )
+        publish(store, workspace, manifest, [segment])
+    return manifest.version
+
+
+def write_sorted(
+    source: Source,
+    schema: pa.Schema,
+    key: Sequence[str],
+    kind: str,
+    store: LocalStore,
+    workspace: Workspace,
+    page_bytes: int,
+    memory: int,
+    duplicates: str,
+    report: Report,
+) -> tuple[SegmentInfo, int]:
+    """Sort a source into one new segment; also how many rows had no key."""
+    sort = ExternalSort(schema, key, memory, workspace.folder)
+    seen = 0
+    for batch in source.batches(sort.run_bytes // 8):
+        seen += batch.num_rows
+        sort.add(drop_null_keys(to_storage(batch, schema), key))
+        report("sort", seen, source.num_rows)
+    written = 0
+    with SegmentWriter(store, workspace.token, kind, schema, key, page_bytes, duplicates) as writer:
+        for batch in sort.sorted():
+            writer.write(batch)
+            written += batch.num_rows
+            report("write", written, sort.rows)
+    return writer.info, seen - sort.rows
+
+
+def publish(
+    store: LocalStore, workspace: Workspace, manifest: Manifest, written: Sequence[SegmentInfo]
+) -> None:
+    """Make the version appear, unless another writer was faster: then clean up and say so."""
+    newest = max(manifests.list_versions(store), default=None)
+    name = manifests.manifest_name(manifest.version)
+    if newest == manifest.parent and store.publish(
+        name, manifest.to_json(), workspace.scratch("manifest.json")
+    ):
+        if max(manifests.list_versions(store)) == manifest.version:
+            return
+        store.delete(name)  # others published and vacuumed this number in the meantime
+    for segment in written:
+        store.delete(segment.file)
+        store.delete(segment.index_file)
+    newest = max(manifests.list_versions(store), default=None)
+    raise MasterTableError(
+        f"version {manifest.version} of {store.root} cannot be published: it starts from "
+        f"version {manifest.parent}, and another writer has published up to version {newest}. "
+        "Nothing was changed; open the newest version and repeat the change"
+    )
+
+
+def _key_names(key: Any) -> tuple[str, ...]:
+    names = (key,) if isinstance(key, str) else key
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise SchemaError(f"key={key!r} is neither a column name nor a list of names")
+    return tuple(names)
+
+
+def _claim(store: LocalStore, overwrite: bool) -> int | None:
+    """The version to build upon; refuses a folder that belongs to somebody else."""
+    root = store.root
+    if root.exists() and not root.is_dir():
+        raise MasterTableError(f"{root} is a file; give a folder for the master table")
+    versions = manifests.list_versions(store)
+    if versions and not overwrite:
+        raise MasterTableError(
+            f"{root} already holds version {versions[-1]} of a master table; open it, choose "
+            "another path, or publish a new version over it with overwrite=True"
+        )
+    if not versions and root.exists():
+        foreign = sorted(p.name for p in root.iterdir() if p.name not in _FOLDERS)
+        if foreign:
+            raise MasterTableError(
+                f"{root} holds {foreign[0]!r} and no master table; choose an empty folder"
+            )
+    return versions[-1] if versions else None
+
+
+@contextlib.contextmanager
+def _tidy(store: LocalStore) -> Iterator[None]:
+    """After a failed first build, leave no empty folders behind."""
+    existed = store.root.exists()
+    try:
+        store.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{store.root} cannot be created: {error.strerror}") from error
+    try:
+        yield
+    except BaseException:
+        if not existed:
+            with contextlib.suppress(OSError):  # somebody else at work here: leave it all
+                for folder in ("work", *_FOLDERS, ""):
+                    if (store.root / folder).exists():
+                        (store.root / folder).rmdir()
+        raise

@@ -1,0 +1,237 @@
+"""Upsert, delete, compact: the next version as a small segment on top of this one.
+
+Every change writes its segment first and publishes a manifest last. A change starts from the
+version it was asked of; if that is no longer the newest, it fails and leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import MasterTableError, SchemaError
+from semistream.master import manifest as manifests
+from semistream.master.build import publish, write_sorted
+from semistream.master.index import single
+from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.merge import contains
+from semistream.master.reader import OpenSegment, PlainReader, open_segment
+from semistream.master.segment import SegmentWriter
+from semistream.master.source import open_source
+from semistream.master.storage import storage_schema, to_storage
+from semistream.master.workspace import Workspace
+from semistream.memory import parse_size
+
+if TYPE_CHECKING:
+    from semistream.master.table import MasterTable
+
+
+def upsert(table: MasterTable, data: Any, memory: int | str) -> int:
+    """Publish a version with these rows; its number."""
+    source = open_source(data)
+    _check_columns(table, source.schema)
+    duplicates = "refuse" if table.unique else "keep"
+    return _apply(table, source, table.schema, "upsert", parse_size(memory), duplicates)
+
+
+def delete(table: MasterTable, keys: Any) -> int:
+    """Publish a version without these keys; its number."""
+    rows = _key_table(table, keys)
+    source = open_source(rows)
+    return _apply(table, source, rows.schema, "delete", parse_size("512MB"), "drop")
+
+
+def compact(table: MasterTable) -> int:
+    """Publish a version whose rows lie in one segment; its number."""
+    manifest = table.manifest
+    if len(manifest.segments) == 1:
+        return table.version
+    _must_be_newest(table)
+    with Workspace(table.store) as workspace:
+        with SegmentWriter(
+            table.store, workspace.token, "base", table.schema, table.key, manifest.page_bytes
+        ) as writer:
+            for batch in table.batches():
+                # The page lies in the reader's buffer, the writer holds on to it: copy.
+                writer.write(pa.ipc.read_record_batch(batch.serialize(), table.schema))
+        segments = (writer.info,)
+        if writer.info.rows != table.num_rows:
+            raise MasterTableError(
+                f"version {table.version} of {table.path} should have {table.num_rows} rows but "
+                f"has {writer.info.rows}; run `semistream master verify {table.path}`"
+            )
+        child = _child(manifest, "compact", segments, manifest.num_rows, 0)
+        publish(table.store, workspace, child, segments)
+    return child.version
+
+
+def changed_keys(table: MasterTable, since: int) -> Iterator[pa.RecordBatch] | None:
+    """See :meth:`MasterTable.changed_keys`."""
+    if since > table.version:
+        return None
+    deltas: list[SegmentInfo] = []
+    current: Manifest = table.manifest
+    while current.version > since:
+        if current.kind == "build" or current.parent is None:
+            return None
+        if current.kind in ("upsert", "delete"):
+            deltas.append(current.segments[-1])
+        if current.parent <= since:
+            break
+        try:
+            current = manifests.read_manifest(table.store, current.parent)
+        except MasterTableError:
+            return None
+    try:
+        opened = [open_segment(table.store, table.manifest, info) for info in reversed(deltas)]
+    except MasterTableError:  # vacuumed since
+        return None
+    return _keys_of(opened, table.key)
+
+
+def _keys_of(segments: list[OpenSegment], key: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    for segment in segments:
+        reader = PlainReader(segment, 1, direct=False)
+        for page in range(len(segment.pages)):
+            yield reader.read(page)[0].select(list(key))
+
+
+def _apply(
+    table: MasterTable, source: Any, schema: pa.Schema, kind: str, memory: int, duplicates: str
+) -> int:
+    _must_be_newest(table)
+    store, manifest = table.store, table.manifest
+    with Workspace(store) as workspace:
+        segment, without_key = write_sorted(
+            source, schema, table.key, kind, store, workspace, manifest.page_bytes, memory,
+            duplicates, lambda stage, done, total: None,
+        )  # fmt: skip
+        try:
+            replaced = _rows_hit_by(table, segment)
+        except BaseException:
+            store.delete(segment.file)
+            store.delete(segment.index_file)
+            raise
+        added = segment.rows if kind == "upsert" else 0
+        child = _child(
+            manifest,
+            kind,
+            (*manifest.segments, segment),
+            manifest.num_rows - replaced + added,
+            without_key if kind == "upsert" else 0,
+        )
+        publish(store, workspace, child, [segment])
+    return child.version
+
+
+def _child(
+    parent: Manifest, kind: str, segments: Sequence[SegmentInfo], num_rows: int, without_key: int
+) -> Manifest:
+    return dataclasses.replace(
+        parent,
+        version=parent.version + 1,
+        parent=parent.version,
+        kind=kind,
+        created=manifests.now(),
+        num_rows=num_rows,
+        rows_without_key=parent.rows_without_key + without_key,
+        segments=tuple(segments),
+    )
+
+
+def _rows_hit_by(table: MasterTable, segment: SegmentInfo) -> int:
+    """How many rows of the table have a key of the new segment. Reads only pages that may."""
+    delta = open_segment(table.store, table.manifest, segment)
+    try:
+        ours = table.reader()
+        theirs = PlainReader(delta, 1, direct=False)
+        last: Any = None
+        hit = 0
+        for page in range(len(delta.pages) if table.num_pages else 0):
+            (batch,) = theirs.read(page)
+            keys = table.codec.sortable([batch.column(name) for name in table.key])
+            final = keys[-1]
+            if last is not None:  # a key that goes on from the page before was counted there
+                keys = keys[keys != single(last, keys)]
+            last = final
+            low, high = table.index.locate_sortable(keys)
+            for number in _union(low, high):
+                (rows,) = ours.read(int(number))
+                own = table.codec.sortable([rows.column(name) for name in table.key])
+                hit += int(contains(keys, own).sum())
+        return hit
+    finally:
+        delta.file.close()
+
+
+def _union(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The numbers in any of the ranges; the ranges come in ascending order."""
+    if len(low) == 0:
+        return low
+    reach = np.zeros(int(high.max()) - int(low.min()) + 2, dtype=np.int64)
+    np.add.at(reach, low - low.min(), 1)
+    np.add.at(reach, high - low.min() + 1, -1)
+    return np.asarray(np.flatnonzero(np.cumsum(reach) > 0) + low.min())
+
+
+def _must_be_newest(table: MasterTable) -> None:
+    """Fail before the work, not after it; publishing checks again."""
+    newest = table.newest_version()
+    if newest != table.version:
+        raise MasterTableError(
+            f"version {table.version} of {table.path} is not the newest any more: another "
+            f"writer has published version {newest}; open that and repeat the change"
+        )
+
+
+def _check_columns(table: MasterTable, schema: pa.Schema) -> None:
+    storage_schema(schema, table.key)
+    to_storage(pa.RecordBatch.from_pylist([], schema=schema), table.schema)
+
+
+def _key_table(table: MasterTable, keys: Any) -> pa.Table:
+    """The keys to delete, whatever form they came in."""
+    schema = table.manifest.key_schema
+    names = list(table.key)
+    if isinstance(keys, (pa.Table, pa.RecordBatch)):
+        absent = [name for name in names if name not in keys.schema.names]
+        if absent:
+            raise SchemaError(
+                f"the keys to delete lack the key column {absent[0]!r}; "
+                f"their columns are {keys.schema.names}"
+            )
+        rows = pa.table({name: keys.column(name) for name in names})
+    elif isinstance(keys, (pa.Array, pa.ChunkedArray)):
+        if len(names) != 1:
+            raise SchemaError(
+                f"the key has the columns {names}; give a table with them or a list of tuples"
+            )
+        rows = pa.table({names[0]: keys})
+    else:
+        rows = _from_values(list(keys), schema)
+    batches = [to_storage(batch, schema) for batch in rows.to_batches()]
+    return pa.Table.from_batches(batches, schema=schema)
+
+
+def _from_values(values: list[Any], schema: pa.Schema) -> pa.Table:
+    width = len(schema)
+    if width == 1:
+        columns: list[Any] = [values]
+    elif all(isinstance(value, (tuple, list)) and len(value) == width for value in values):
+        columns = [[value[i] for value in values] for i in range(width)]
+    else:
+        raise SchemaError(
+            f"the key has the columns {schema.names}; give each key as a tuple of {width} values"
+        )
+    try:
+        arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        raise SchemaError(
+            f"the keys to delete are not of the key's type(s) "
+            f"{[str(field.type) for field in schema]}: {error}"
+        ) from error
+    return pa.Table.from_arrays(arrays, schema=schema)

@@ -1,0 +1,199 @@
+"""A version of the table is one JSON file; publishing it is the only moment that counts.
+
+The manifest names the schema, the key and the segments, oldest first. It carries a checksum of
+itself, and the checksum of every file that it names, so that trust starts here.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from datetime import datetime, timezone
+from typing import Any
+
+import pyarrow as pa
+import xxhash
+
+from semistream.errors import MasterTableError
+from semistream.master.store import LocalStore
+
+FORMAT = "semistream-master"
+FORMAT_VERSION = 1
+FOLDER = "manifests"
+_NAME = re.compile(r"(\d{20})\.json")
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One sorted file of pages. ``kind``: ``base``, ``upsert`` or ``delete`` (keys only)."""
+
+    name: str
+    kind: str
+    rows: int
+    pages: int
+    bytes: int
+    checksum: str
+    index: str
+    index_checksum: str
+
+    @property
+    def file(self) -> str:
+        return f"segments/{self.name}"
+
+    @property
+    def index_file(self) -> str:
+        return f"segments/{self.index}"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """``kind`` says what this version did to its parent: build, upsert, delete or compact."""
+
+    version: int
+    parent: int | None
+    kind: str
+    created: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    unique: bool
+    page_bytes: int
+    num_rows: int
+    rows_without_key: int
+    segments: tuple[SegmentInfo, ...]
+
+    @property
+    def key_schema(self) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in self.key])
+
+    def segment_schema(self, segment: SegmentInfo) -> pa.Schema:
+        return self.key_schema if segment.kind == "delete" else self.schema
+
+    def to_json(self) -> bytes:
+        body: dict[str, Any] = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "version": self.version,
+            "parent": self.parent,
+            "kind": self.kind,
+            "created": self.created,
+            "schema": base64.b64encode(self.schema.serialize().to_pybytes()).decode(),
+            "key": list(self.key),
+            "unique": self.unique,
+            "page_bytes": self.page_bytes,
+            "num_rows": self.num_rows,
+            "rows_without_key": self.rows_without_key,
+            "segments": [asdict(segment) for segment in self.segments],
+        }
+        body["checksum"] = _checksum(body)
+        return json.dumps(body, indent=1).encode()
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def manifest_name(version: int) -> str:
+    return f"{FOLDER}/{version:020d}.json"
+
+
+def list_versions(store: LocalStore) -> list[int]:
+    """All published versions, oldest first."""
+    found = (_NAME.fullmatch(name) for name in store.list(FOLDER))
+    return sorted(int(match[1]) for match in found if match)
+
+
+def read_manifest(store: LocalStore, version: int | None = None) -> Manifest:
+    """The manifest of one version, the newest unless told."""
+    versions = list_versions(store)
+    if not versions:
+        raise MasterTableError(_nothing_here(store))
+    if version is None:
+        version = versions[-1]
+    elif version not in versions:
+        raise MasterTableError(
+            f"version {version} of {store.root} does not exist (any more); "
+            f"there are {_spell(versions)}"
+        )
+    return _parse(store, version)
+
+
+def _parse(store: LocalStore, version: int) -> Manifest:
+    name = manifest_name(version)
+    path = store.path(name)
+    try:
+        body = json.loads(store.read(name))
+        if not isinstance(body, dict):
+            raise ValueError("not an object")
+    except ValueError as error:
+        raise MasterTableError(_damaged(path, str(error))) from error
+    if body.get("format") != FORMAT:
+        raise MasterTableError(
+            f"{path} is not a manifest of a master table (format {body.get('format')!r}); "
+            "give the folder that MasterTable.build wrote"
+        )
+    if not isinstance(body.get("format_version"), int) or body["format_version"] > FORMAT_VERSION:
+        raise MasterTableError(
+            f"{path} has format version {body.get('format_version')!r}, and this semistream "
+            f"reads up to {FORMAT_VERSION}; upgrade semistream"
+        )
+    if body.pop("checksum", None) != _checksum(body):
+        raise MasterTableError(_damaged(path, "its checksum does not fit"))
+    try:
+        names = {field.name for field in fields(SegmentInfo)}
+        segments = tuple(
+            SegmentInfo(**{k: v for k, v in item.items() if k in names})
+            for item in body["segments"]
+        )
+        manifest = Manifest(
+            version=int(body["version"]),
+            parent=body["parent"],
+            kind=body["kind"],
+            created=body["created"],
+            schema=pa.ipc.read_schema(pa.py_buffer(base64.b64decode(body["schema"]))),
+            key=tuple(body["key"]),
+            unique=bool(body["unique"]),
+            page_bytes=int(body["page_bytes"]),
+            num_rows=int(body["num_rows"]),
+            rows_without_key=int(body["rows_without_key"]),
+            segments=segments,
+        )
+    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+        raise MasterTableError(_damaged(path, repr(error))) from error
+    if manifest.version != version:
+        raise MasterTableError(_damaged(path, f"it says that it is version {manifest.version}"))
+    for segment in segments:
+        for name in (segment.name, segment.index):
+            store.path(f"segments/{name}")  # refuses a name that leaves the folder
+            if "/" in name:
+                raise MasterTableError(_damaged(path, f"it names a segment {name!r}"))
+    return manifest
+
+
+def _checksum(body: dict[str, Any]) -> str:
+    canonical = json.dumps(body, sort_keys=True, separators=(",", ":"))
+    return xxhash.xxh3_64_hexdigest(canonical.encode())
+
+
+def _damaged(path: object, why: str) -> str:
+    return (
+        f"{path} is damaged: {why}; open an older version, restore the file from a copy, "
+        "or build the table again"
+    )
+
+
+def _nothing_here(store: LocalStore) -> str:
+    if not store.root.exists():
+        return f"there is no master table at {store.root}: the folder does not exist"
+    if not store.root.is_dir():
+        return f"{store.root} is a file; a master table is a folder that MasterTable.build writes"
+    if store.list("segments") or store.list("work"):
+        return f"{store.root} holds an unfinished build and no master table; build it again"
+    return f"{store.root} is not a master table: it has no manifests; see MasterTable.build"
+
+
+def _spell(versions: list[int]) -> str:
+    if len(versions) <= 5:
+        return ", ".join(map(str, versions))
+    return f"{len(versions)} versions from {versions[0]} to {versions[-1]}"

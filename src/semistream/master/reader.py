@@ -1,0 +1,167 @@
+"""Reading pages of one segment into a reused buffer, and serving them as record batches."""
+
+from __future__ import annotations
+
+import mmap
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+
+from semistream.errors import ConfigError, MasterTableError
+from semistream.master.index import SegmentPages
+from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
+
+
+class OpenSegment:
+    """What all readers of a segment share: the file, the page index, which pages were checked.
+
+    A page's checksum is computed the first time anyone reads it; later reads trust it. Where a
+    segment lies in several files there are ``gaps`` between pages, of ``gap`` bytes at most.
+    """
+
+    gap = 0
+    gaps = 0
+
+    def __init__(self, file: RangeFile, path: str, schema: pa.Schema, pages: SegmentPages) -> None:
+        self.file = file
+        self.path = path
+        self.schema = schema
+        self.pages = pages
+        self.offsets = pages.offsets
+        self.ends = pages.offsets + pages.lengths
+        self.checked = np.zeros(len(pages), dtype=np.bool_)
+
+    @property
+    def nbytes(self) -> int:
+        return self.pages.nbytes + self.ends.nbytes + self.checked.nbytes
+
+    def window_bytes(self, count: int) -> int:
+        """The most bytes that ``count`` neighbouring pages take."""
+        count = min(count, len(self.offsets))
+        if count == 0:
+            return 0
+        return int((self.ends[count - 1 :] - self.offsets[: len(self.offsets) - count + 1]).max())
+
+
+def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> OpenSegment:
+    """Load and check the page index, and open the file of pages."""
+    pages = SegmentPages.from_bytes(
+        store.read(info.index_file),
+        info.index_checksum,
+        manifest.key_schema,
+        str(store.path(info.index_file)),
+    )
+    path = str(store.path(info.file))
+    return OpenSegment(store.open(info.file), path, manifest.segment_schema(info), pages)
+
+
+class PageBuffer:
+    """An anonymous, page-aligned map that reads go into; Arrow looks at it without a copy."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.nbytes = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
+        memory = mmap.mmap(-1, self.nbytes)
+        self.view = memoryview(memory)
+        self.arrow = pa.py_buffer(memory)
+
+
+def fetch(
+    segment: OpenSegment, first: int, count: int, buffer: PageBuffer, at: int, direct: bool
+) -> tuple[list[pa.RecordBatch], int]:
+    """Read neighbouring pages with one request to ``buffer[at:]``; also how many bytes.
+
+    With ``direct`` the range grows to whole blocks, and ``at`` is a multiple of a block.
+    """
+    begin = int(segment.offsets[first])
+    end = int(segment.ends[first + count - 1])
+    skip = 0
+    if direct:
+        skip = begin % ALIGNMENT
+        begin -= skip
+        want = -(-(end - begin) // ALIGNMENT) * ALIGNMENT
+    else:
+        want = end - begin
+    try:
+        got = segment.file.read_into(buffer.view[at : at + want], begin, direct)
+    except MasterTableError as error:
+        which = f"page {first}" if count == 1 else f"pages {first} to {first + count - 1}"
+        raise MasterTableError(f"{which}: {error}") from error
+    if got < end - begin:
+        fail_short(segment, first, begin + got)
+    batches = []
+    for page in range(first, first + count):
+        start = at + int(segment.offsets[page]) - begin
+        data = buffer.arrow.slice(start, int(segment.pages.lengths[page]))
+        if not segment.checked[page]:
+            check(segment, page, data)
+        try:
+            batches.append(pa.ipc.read_record_batch(data, segment.schema))
+        except (pa.ArrowException, OSError):
+            check(segment, page, data)  # it was good once; now it says which page is not
+            raise
+    return batches, want
+
+
+def fail_short(segment: OpenSegment, first: int, end: int) -> None:
+    """Name the first page that the file does not hold in full."""
+    page = first + int(np.searchsorted(segment.ends[first:], end, side="right"))
+    segment.checked[first:] = False
+    segment.file.reopen()
+    raise MasterTableError(
+        f"page {page} of {segment.path} is cut off: the file ends at byte {end}, the page at "
+        f"{int(segment.ends[page])}; restore the file from a copy or build the table again"
+    )
+
+
+def check(segment: OpenSegment, page: int, data: Any) -> None:
+    """Compare a page with its checksum, and remember that it was good."""
+    if xxhash.xxh3_64_intdigest(data) != int(segment.pages.checksums[page]):
+        segment.file.reopen()
+        raise MasterTableError(
+            f"page {page} of {segment.path} is damaged: its checksum does not fit; "
+            "restore the file from a copy or build the table again"
+        )
+    segment.checked[page] = True
+
+
+class PlainReader:
+    """Pages of a table without deltas: one request, no copies, no merging."""
+
+    def __init__(self, segment: OpenSegment, pages_at_once: int, direct: bool) -> None:
+        self._segment = segment
+        self._pages = len(segment.pages)
+        self._at_once = pages_at_once
+        self._direct = direct
+        slack = 2 * ALIGNMENT if direct else 0
+        self._buffer: PageBuffer | None = PageBuffer(segment.window_bytes(pages_at_once) + slack)
+        self.bytes_read = 0
+
+    @property
+    def nbytes(self) -> int:
+        return self._buffer.nbytes if self._buffer else 0
+
+    def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
+        buffer = self._buffer
+        if buffer is None or first < 0 or count > self._at_once or first + count > self._pages:
+            refuse_read(first, count, self._pages, self._at_once, buffer is None)
+        if count < 1:
+            return []
+        assert buffer is not None
+        batches, nbytes = fetch(self._segment, first, count, buffer, 0, self._direct)
+        self.bytes_read += nbytes
+        return batches
+
+    def close(self) -> None:
+        self._buffer = None
+
+
+def refuse_read(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:
+    if closed:
+        raise ConfigError("this reader is closed; ask the table for a new one")
+    raise ConfigError(
+        f"pages {first} .. {first + count - 1} were asked of a table of {pages} pages through a "
+        f"reader for {at_once} at once; make the reader with a larger pages_at_once"
+    )

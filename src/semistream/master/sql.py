@@ -1,0 +1,329 @@
+"""A relation that stays in its database, as pages: R where it lies.
+
+    database  --cut points-->  page index        (once, when it is opened)
+    database  --WHERE key >= ... AND key < ...-->  page        (each read)
+
+The database itself cuts the key range into pages of about ``page_bytes``: all rows of one key lie
+in one page. The first page is open downwards and the last upwards, so a row that is inserted
+later is found by whoever reads its page.
+
+A database table has no versions. A replayed batch may therefore see other rows than it saw the
+first time, and a row that a join keeps in memory is as old as its read. Where that matters,
+import the table: ``MasterTable.build(SqlMaster(...).batches(), path, key=...)``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import ConfigError, MasterTableError, SchemaError
+from semistream.keys import KeyCodec
+from semistream.master.index import PageIndex
+from semistream.master.reader import refuse_read
+from semistream.master.sql_dialects import Column, Dialect, dialect_of, redact
+from semistream.memory import format_size, parse_size
+
+Answer = TypeVar("Answer")
+_GROWTH = 2  # a page may grow by this factor before the cut points must be drawn anew
+
+
+class SqlMaster:
+    """A table of PostgreSQL, MySQL, MariaDB or SQLite, read by key range.
+
+    Parameters
+    ----------
+    uri
+        ``postgresql://...``, ``mysql://...``, ``mariadb://...`` or ``sqlite:///file``.
+    table
+        Its name, or ``(schema, name)``. Any character is allowed: names are quoted.
+    key
+        The column(s) to join on. An index on them is what makes a read fast; for text keys in
+        PostgreSQL that is an index with ``COLLATE "C"``.
+    columns
+        The columns to read besides the key; all by default.
+    types
+        Arrow types for columns that the database describes too loosely.
+    unique
+        No key comes twice; checked now.
+    page_bytes
+        The size of a page, if the rows of one key allow it.
+
+    >>> import sqlite3, tempfile
+    >>> file = tempfile.mkdtemp() + "/shop.db"
+    >>> with sqlite3.connect(file) as database:
+    ...     _ = database.execute("create table product (id integer, price real)")
+    ...     _ = database.execute("insert into product values (2, 2.5), (1, 1.5)")
+    >>> SqlMaster(f"sqlite:///{file}", "product", key="id").to_table()["price"].to_pylist()
+    [1.5, 2.5]
+    """
+
+    ordered = True
+    pinned = True
+    version = 0
+
+    def __init__(
+        self,
+        uri: str,
+        table: str | Sequence[str],
+        key: str | Sequence[str],
+        *,
+        columns: Sequence[str] | None = None,
+        types: Mapping[str, pa.DataType] | None = None,
+        unique: bool = False,
+        page_bytes: int | str = "256KiB",
+    ) -> None:
+        self.uri = uri
+        self.table = (table,) if isinstance(table, str) else tuple(table)
+        self.key = (key,) if isinstance(key, str) else tuple(key)
+        self.unique = unique
+        self.page_size = parse_size(page_bytes, "page_bytes")
+        self._open_dialect()
+        self._columns = self._choose(columns, dict(types or {}))
+        self.schema = pa.schema([pa.field(c.name, c.type) for c in self._columns])
+        by_name = {column.name: column for column in self._columns}
+        self._keys = [by_name[name] for name in self.key]
+        self.codec = KeyCodec.for_types([c.type for c in self._keys], list(self.key))
+        if unique:
+            self._refuse_duplicates()
+        self._cut()
+
+    def _open_dialect(self) -> None:
+        self._dialect: Dialect = dialect_of(self.uri)
+        self._connection: Any = None
+        self._lock = threading.RLock()
+        self._from = self._dialect.qualified(self.table)
+
+    # -- what it holds ---------------------------------------------------------------------
+
+    def _choose(self, wanted: Sequence[str] | None, types: dict[str, Any]) -> list[Column]:
+        found = self._ask(lambda c: self._dialect.columns(c, self.table))
+        if not found:
+            raise MasterTableError(f"{self._place} does not exist, or has no column to read")
+        names = [column.name for column in found]
+        for what, given in (("key", self.key), ("columns", wanted or ()), ("types", types)):
+            absent = [name for name in given if name not in names]
+            if absent:
+                raise SchemaError(
+                    f"{what}: {self._place} has no column {absent[0]!r}; it has {', '.join(names)}"
+                )
+        if typed := [name for name in self.key if name in types]:
+            raise ConfigError(
+                f"types[{typed[0]!r}]: a key keeps the database's type; pages follow its order"
+            )
+        if nested := [n for n, t in types.items() if pa.types.is_nested(t)]:
+            raise ConfigError(f"types[{nested[0]!r}]={types[nested[0]]}: give a plain type")
+        keep = set(names if wanted is None else (*self.key, *wanted))
+        return [
+            Column(c.name, types.get(c.name, c.type), c.declared) for c in found if c.name in keep
+        ]
+
+    def _refuse_duplicates(self) -> None:
+        keys = ", ".join(self._dialect.ordered(column) for column in self._keys)
+        twice = self._rows(
+            f"SELECT 1 FROM {self._from} WHERE {self._present()} "
+            f"GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
+        )
+        if twice:
+            raise MasterTableError(f"unique=True, but {self._place} holds a key more than once")
+
+    def _cut(self) -> None:
+        """Let the database draw the cut points, and measure what lies between them."""
+        varying = [c for c in self._columns if c.varies]
+        lengths = " + ".join(self._dialect.length(c) for c in varying) or "0"
+        count, total = self._rows(
+            f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {self._from} "
+            f"WHERE {self._present()}"
+        )[0]
+        self._fixed = sum((c.type.bit_width + 7) // 8 for c in self._columns if not c.varies)
+        self._fixed += 4 * len(varying) + (len(self._columns) + 7) // 8
+        self.num_rows = int(count)
+        self.row_bytes = float(total) / max(1, self.num_rows) + self._fixed
+        self.nbytes = int(self.row_bytes * self.num_rows)
+        step = max(1, int(self.page_size // self.row_bytes))
+        names = [f"k{i}" for i in range(len(self._keys))]
+        keys = ", ".join(
+            f"{self._dialect.selected(c)} AS {n}" for c, n in zip(self._keys, names, strict=True)
+        )
+        order = ", ".join(self._dialect.ordered(c) for c in self._keys)
+        # rank() gives all rows of a key one number, so they share a page.
+        sql = (
+            f"SELECT {', '.join(names)}, c, b, w FROM (SELECT {', '.join(names)}, p, "
+            "count(*) OVER page AS c, sum(l) OVER page AS b, max(l) OVER page AS w, "
+            "row_number() OVER (PARTITION BY p ORDER BY r) AS i FROM ("
+            f"SELECT {keys}, {lengths} AS l, rank() OVER (ORDER BY {order}) AS r, "
+            f"(rank() OVER (ORDER BY {order}) - 1) {self._dialect.floor_divide} {step} AS p "
+            f"FROM {self._from} WHERE {self._present()}) numbered "
+            "WINDOW page AS (PARTITION BY p)) cut WHERE i = 1 ORDER BY p"
+        )
+        fields = [pa.field(n, c.type) for n, c in zip(names, self._keys, strict=True)]
+        fields += [pa.field(name, pa.int64()) for name in "cbw"]
+        cuts = self._ask(lambda c: self._dialect.batch(c, sql, (), fields))
+        rows, nbytes, longest = (cuts.column(n).to_numpy() for n in "cbw")
+        self._firsts = cuts.select(names)
+        self.max_page_bytes = _GROWTH * int((rows * self._fixed + nbytes).max(initial=0)) + 1024
+        self.max_row_bytes = self._fixed + int(longest.max(initial=0))
+        self._most_rows = self.max_page_bytes // max(1, self._fixed)
+        self._make_index()
+
+    def _make_index(self) -> None:
+        firsts = self.codec.sortable(self._firsts.columns)
+        flat = np.zeros(len(firsts), dtype=np.bool_)
+        self.index = PageIndex(self.codec, firsts, flat, beside=int(self._firsts.nbytes))
+
+    @property
+    def num_pages(self) -> int:
+        return int(self._firsts.num_rows)
+
+    @property
+    def _place(self) -> str:
+        return f"table {'.'.join(self.table)!r} of {redact(self.uri)}"
+
+    def __repr__(self) -> str:
+        return f"SqlMaster({self._place}, rows={self.num_rows}, pages={self.num_pages})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the connection: a worker does not draw the cut points again."""
+        left = ("_dialect", "_connection", "_lock", "index")
+        return {name: value for name, value in self.__dict__.items() if name not in left}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._open_dialect()
+        self._make_index()
+
+    # -- what a join asks ------------------------------------------------------------------
+
+    def reader(self, pages_at_once: int = 1, direct: bool = False) -> SqlReader:
+        if direct:
+            raise ConfigError("direct=True is not possible in a database; build a master table")
+        if pages_at_once < 1:
+            raise ConfigError(f"pages_at_once={pages_at_once}; a reader holds at least one page")
+        return SqlReader(self, pages_at_once)
+
+    def newest_version(self) -> int:
+        """Always 0: a database table has no versions."""
+        return 0
+
+    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
+        return None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows in key order, page by page; also the way to import them."""
+        for page in range(self.num_pages):
+            yield self.page(page)
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory. For small tables, and for tests."""
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
+
+    def refresh(self) -> SqlMaster:
+        """The same table with cut points drawn anew, for one that has grown."""
+        types = {c.name: c.type for c in self._columns if c.name not in self.key}
+        return SqlMaster(
+            self.uri,
+            self.table,
+            self.key,
+            columns=self.schema.names,
+            types=types,
+            unique=self.unique,
+            page_bytes=self.page_size,
+        )
+
+    def described(self) -> dict[str, Any]:
+        """What it takes besides the URI to open the same table, in JSON's types."""
+        return {
+            "table": list(self.table),
+            "key": list(self.key),
+            "columns": self.schema.names,
+            "unique": self.unique,
+            "page_bytes": self.page_size,
+        }
+
+    def close(self) -> None:
+        """Close the connection; the next read opens another."""
+        with self._lock:
+            if self._connection is not None:
+                connection, self._connection = self._connection, None
+                with contextlib.suppress(*self._dialect.errors):
+                    connection.close()
+
+    # -- SQL -------------------------------------------------------------------------------
+
+    def page(self, number: int) -> pa.RecordBatch:
+        """The rows of one page, in key order."""
+        dialect = self._dialect
+        conditions, params = [self._present()], []
+        keys = ", ".join(dialect.ordered(column) for column in self._keys)
+        for cut, sign in ((number, ">="), (number + 1, "<")):
+            if not 0 < cut < self.num_pages:
+                continue
+            marks = []
+            for first, column in zip(self._firsts.columns, self._keys, strict=True):
+                params.append(dialect.parameter(first[cut].as_py()))
+                marks.append(dialect.placeholder(len(params), column))
+            conditions.append(f"({keys}) {sign} ({', '.join(marks)})")
+        sql = (
+            f"SELECT {', '.join(dialect.selected(column) for column in self._columns)} "
+            f"FROM {self._from} WHERE {' AND '.join(conditions)} ORDER BY {keys} "
+            f"LIMIT {self._most_rows + 1}"
+        )
+        batch = self._ask(lambda c: dialect.batch(c, sql, params, list(self.schema)))
+        if batch.num_rows > self._most_rows or batch.nbytes > self.max_page_bytes:
+            raise MasterTableError(
+                f"page {number} of {self._place} has grown beyond "
+                f"{format_size(self.max_page_bytes)}, which memory was planned for; "
+                "open the table again"
+            )
+        return batch
+
+    def _present(self) -> str:
+        """A null key never matches, so such rows are left where they are."""
+        return " AND ".join(f"{self._dialect.quote(name)} IS NOT NULL" for name in self.key)
+
+    def _rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._ask(lambda connection: self._dialect.rows(connection, sql))
+
+    def _ask(self, question: Callable[[Any], Answer]) -> Answer:
+        """One question at a time; after an error the next question gets a new connection."""
+        with self._lock:
+            try:
+                if self._connection is None:
+                    self._connection = self._dialect.connect()
+                return question(self._connection)
+            except self._dialect.errors as error:
+                self.close()
+                raise MasterTableError(
+                    f"{self._place} cannot be read: {str(error).strip()}; "
+                    "check that the server runs and the table is there, then try again"
+                ) from error
+
+
+class SqlReader:
+    """Pages of one SqlMaster; all its readers share a connection."""
+
+    def __init__(self, source: SqlMaster, pages_at_once: int) -> None:
+        self._source = source
+        self._at_once = pages_at_once
+        self._closed = False
+        self.bytes_read = 0
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._closed else self._at_once * self._source.max_page_bytes
+
+    def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
+        pages = self._source.num_pages
+        if self._closed or first < 0 or count > self._at_once or first + count > pages:
+            refuse_read(first, count, pages, self._at_once, self._closed)
+        batches = [self._source.page(number) for number in range(first, first + count)]
+        self.bytes_read += sum(batch.nbytes for batch in batches)
+        return batches
+
+    def close(self) -> None:
+        self._closed = True

@@ -1,0 +1,267 @@
+"""What differs between the databases that a master may lie in: drivers, types, quoting.
+
+A dialect opens connections, describes a table's columns as Arrow fields, and says how a column
+is selected, compared and measured. Keys are always compared byte by byte (``COLLATE "C"`` and
+its like), because that is the order of our page index, whatever the database's own collation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+import pyarrow as pa
+
+from semistream.errors import ConfigError, SchemaError
+
+Params = Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the relation: its name, what it becomes in Arrow, its type in the database."""
+
+    name: str
+    type: pa.DataType
+    declared: str
+
+    @property
+    def varies(self) -> bool:
+        """Whether its values take bytes beyond the fixed width."""
+        kind = self.type
+        return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def redact(uri: str) -> str:
+    """The URI without its password, for messages and logs."""
+    parts = urlsplit(uri)
+    if parts.password is None:
+        return re.sub(r"(password=)[^&]*", r"\1***", uri)
+    user, _, place = parts.netloc.rpartition("@")
+    masked = f"{user.split(':')[0]}:***@{place}"
+    return re.sub(r"(password=)[^&]*", r"\1***", urlunsplit(parts._replace(netloc=masked)))
+
+
+class Dialect:
+    """The parts that the databases share; subclasses fill in the rest."""
+
+    quote_char: ClassVar[str] = '"'
+    floor_divide: ClassVar[str] = "/"
+    errors: tuple[type[Exception], ...] = ()
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri
+
+    def connect(self) -> Any:
+        raise NotImplementedError
+
+    def quote(self, name: str) -> str:
+        """An identifier that means exactly this name, whatever is in it."""
+        if not isinstance(name, str) or not name or "\0" in name:
+            raise ConfigError(f"{name!r} cannot name a table or column; give a text without NUL")
+        mark = self.quote_char
+        return mark + name.replace(mark, 2 * mark) + mark
+
+    def qualified(self, table: Sequence[str]) -> str:
+        return ".".join(self.quote(part) for part in table)
+
+    def columns(self, connection: Any, table: Sequence[str]) -> list[Column]:
+        raise NotImplementedError
+
+    def rows(self, connection: Any, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
+        cursor = connection.cursor()
+        try:
+            cursor.execute(sql, tuple(params))
+            return [tuple(row) for row in cursor.fetchall()]
+        finally:
+            cursor.close()
+
+    def batch(
+        self, connection: Any, sql: str, params: Params, fields: Sequence[pa.Field]
+    ) -> pa.RecordBatch:
+        """The rows of a query as Arrow; columns that do not fit their type are refused."""
+        rows = self.rows(connection, sql, params)
+        arrays = [_array([row[i] for row in rows], field) for i, field in enumerate(fields)]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def selected(self, column: Column) -> str:
+        return self.quote(column.name)
+
+    def ordered(self, column: Column) -> str:
+        """The expression whose order is the order of our keys."""
+        return self.quote(column.name)
+
+    def placeholder(self, number: int, column: Column) -> str:
+        return "?"
+
+    def parameter(self, value: Any) -> Any:
+        return value
+
+    def length(self, column: Column) -> str:
+        return f"coalesce(octet_length({self.quote(column.name)}), 0)"
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    """A type that the user gave may need a cast: dates in SQLite are text."""
+    try:
+        with contextlib.suppress(pa.ArrowException, TypeError):
+            return pa.array(values, type=field.type)
+        return pa.array(values).cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise SchemaError(
+            f"column {field.name!r} holds a value that is not {field.type}: {error}; "
+            "say its type with types={...}"
+        ) from error
+
+
+class Sqlite(Dialect):
+    """A file; the driver is Python's own. Types follow SQLite's rules of affinity."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        import sqlite3
+
+        self.errors = (sqlite3.Error,)
+        self.path = unquote(re.sub(r"^sqlite:(//)?/?", "", uri)) if "://" in uri else uri[7:]
+
+    def connect(self) -> Any:
+        import sqlite3
+        from pathlib import Path
+
+        if not Path(self.path).is_file():
+            raise sqlite3.OperationalError(f"the file {self.path} does not exist")
+        address = f"{Path(self.path).absolute().as_uri()}?mode=ro"
+        return sqlite3.connect(address, uri=True, check_same_thread=False, timeout=30)
+
+    def columns(self, connection: Any, table: Sequence[str]) -> list[Column]:
+        pragma = f"PRAGMA {self.quote(table[0])}." if len(table) > 1 else "PRAGMA "
+        found = self.rows(connection, f"{pragma}table_info({self.quote(table[-1])})")
+        return [Column(row[1], _affinity(str(row[2])), str(row[2])) for row in found]
+
+    def ordered(self, column: Column) -> str:
+        collate = " COLLATE BINARY" if pa.types.is_string(column.type) else ""
+        return self.quote(column.name) + collate
+
+    def length(self, column: Column) -> str:
+        return f"coalesce(length(CAST({self.quote(column.name)} AS BLOB)), 0)"
+
+
+def _affinity(declared: str) -> pa.DataType:
+    kind = declared.upper()
+    if "INT" in kind:
+        return pa.int64()
+    if any(word in kind for word in ("CHAR", "CLOB", "TEXT", "DATE", "TIME")):
+        return pa.string()
+    if "BLOB" in kind or not kind:
+        return pa.binary()
+    return pa.float64()
+
+
+class PostgreSql(Dialect):
+    """Through ADBC: rows arrive as Arrow. Types that Arrow has no match for arrive as text."""
+
+    _KINDS: ClassVar[dict[str, pa.DataType]] = {
+        "int2": pa.int16(),
+        "int4": pa.int32(),
+        "int8": pa.int64(),
+        "float4": pa.float32(),
+        "float8": pa.float64(),
+        "bool": pa.bool_(),
+        "bytea": pa.binary(),
+        "date": pa.date32(),
+        "time": pa.time64("us"),
+        "timestamp": pa.timestamp("us"),
+        "timestamptz": pa.timestamp("us", "UTC"),
+    }
+    _DESCRIBE = (
+        "SELECT a.attname::text, t.typname::text, a.atttypmod::bigint FROM pg_attribute a "
+        "JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = $1::text::regclass "
+        "AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"
+    )
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        try:
+            import adbc_driver_manager
+            import adbc_driver_postgresql  # noqa: F401
+        except ImportError as error:
+            raise ConfigError(
+                "PostgreSQL needs the ADBC driver; pip install 'semistream[postgres]'"
+            ) from error
+        self.errors = (adbc_driver_manager.Error,)
+
+    def connect(self) -> Any:
+        import adbc_driver_postgresql.dbapi as driver
+
+        return driver.connect(self.uri, autocommit=True)
+
+    def columns(self, connection: Any, table: Sequence[str]) -> list[Column]:
+        found = self.rows(connection, self._DESCRIBE, [self.qualified(table)])
+        return [Column(name, self._kind(kind, modifier), kind) for name, kind, modifier in found]
+
+    def _kind(self, declared: str, modifier: int) -> pa.DataType:
+        if declared == "numeric" and modifier >= 4:
+            precision, scale = (modifier - 4) >> 16, (modifier - 4) & 0x7FF
+            if precision <= 38 and scale <= precision:
+                return pa.decimal128(precision, scale)
+        return self._KINDS.get(declared, pa.string())
+
+    def batch(
+        self, connection: Any, sql: str, params: Params, fields: Sequence[pa.Field]
+    ) -> pa.RecordBatch:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, list(params) or None)
+            table = cursor.fetch_arrow_table().combine_chunks()
+        arrays = []
+        for field, column in zip(fields, table.columns, strict=True):
+            chunks = column.chunks
+            arrays.append((chunks[0] if chunks else pa.array([], column.type)).cast(field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def rows(self, connection: Any, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, list(params) or None)
+            return [tuple(row) for row in cursor.fetchall()]
+
+    def selected(self, column: Column) -> str:
+        as_text = column.declared not in self._KINDS
+        return self.quote(column.name) + ("::text" if as_text else "")
+
+    def ordered(self, column: Column) -> str:
+        if pa.types.is_string(column.type):
+            return f'{self.quote(column.name)}::text COLLATE "C"'
+        return self.quote(column.name)
+
+    def placeholder(self, number: int, column: Column) -> str:
+        # A decimal travels as text; the driver would bind it as a type of its own.
+        return f"${number}::text::numeric" if column.declared == "numeric" else f"${number}"
+
+    def parameter(self, value: Any) -> Any:
+        from decimal import Decimal
+
+        return str(value) if isinstance(value, Decimal) else value
+
+    def length(self, column: Column) -> str:
+        return f"coalesce(octet_length({self.selected(column)}), 0)"
+
+
+_DIALECTS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+
+
+def dialect_of(uri: str) -> Dialect:
+    """The dialect that a URI such as ``postgresql://...`` asks for."""
+    scheme = uri.split(":", 1)[0].split("+")[0].lower() if isinstance(uri, str) else ""
+    if scheme not in _DIALECTS:
+        raise ConfigError(
+            f"uri={redact(str(uri))!r} names no database that can be read; it starts with one of "
+            + ", ".join(f"{name}://" for name in _DIALECTS)
+        )
+    if scheme in ("mysql", "mariadb"):
+        from semistream.master.sql_mysql import MySql
+
+        return MySql(uri)
+    return Sqlite(uri) if scheme == "sqlite" else PostgreSql(uri)

@@ -1,0 +1,223 @@
+"""The only place that touches files: list, read a range, write, publish if absent, delete.
+
+Everything above names files relative to the table's folder, with ``/`` between parts. A name
+that would leave the folder is refused here, whoever wrote it into a manifest. An object store
+can take this place as long as it has a conditional put for :meth:`Store.publish`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from semistream.errors import MasterTableError
+
+ALIGNMENT = 4096
+_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+
+class RangeFile(Protocol):
+    """An open file that many readers share; reads carry their own position."""
+
+    name: str
+
+    def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
+        """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
+
+    def reopen(self) -> None:
+        """After a failed read: look the name up again, the fault may be gone."""
+
+    def close(self) -> None: ...
+
+
+class Store(Protocol):
+    def list(self, folder: str) -> list[str]: ...
+    def size(self, name: str) -> int | None: ...
+    def read(self, name: str) -> bytes: ...
+    def open(self, name: str) -> RangeFile: ...
+    def create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]: ...
+    def publish(self, name: str, data: bytes, scratch: str) -> bool: ...
+    def delete(self, name: str) -> None: ...
+
+
+class LocalStore:
+    """A folder of the local file system."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+
+    def path(self, name: str) -> Path:
+        parts = name.split("/")
+        if not all(_PART.fullmatch(part) for part in parts):
+            raise MasterTableError(
+                f"{name!r} is not a file name inside a master table; "
+                f"{self.root} was damaged or written by something else: build it again"
+            )
+        return self.root.joinpath(*parts)
+
+    def list(self, folder: str) -> list[str]:
+        try:
+            with os.scandir(self.path(folder)) as entries:
+                names = sorted(entry.name for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [name for name in names if _PART.fullmatch(name)]  # the rest is not ours
+
+    def size(self, name: str) -> int | None:
+        try:
+            return self.path(name).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def read(self, name: str) -> bytes:
+        try:
+            return self.path(name).read_bytes()
+        except OSError as error:
+            raise _unreadable(self.path(name), error) from error
+
+    def open(self, name: str) -> LocalFile:
+        return LocalFile(self.path(name))
+
+    @contextlib.contextmanager
+    def create(self, name: str) -> Iterator[BinaryIO]:
+        """Write a new file; it is on disk, not only in the cache, when the block ends."""
+        path = self.path(name)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = open(path, "xb", buffering=1 << 20)  # noqa: SIM115
+        with file:
+            yield file
+            with writing(path):
+                file.flush()
+                os.fsync(file.fileno())
+        _sync_folder(path.parent)
+
+    def publish(self, name: str, data: bytes, scratch: str) -> bool:
+        """Make ``name`` appear whole, or not at all if somebody else was first."""
+        with self.create(scratch) as file:
+            file.write(data)
+        target = self.path(name)
+        try:
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    os.link(self.path(scratch), target)
+                except FileExistsError:
+                    return False
+        finally:
+            self.delete(scratch)
+        _sync_folder(target.parent)
+        return True
+
+    def delete(self, name: str) -> None:
+        self.path(name).unlink(missing_ok=True)
+
+
+class LocalFile:
+    """Positional reads into a caller's buffer, through the page cache or past it.
+
+    No memory map: mapped pages would count as resident memory of the process and break
+    the promise that it stays within its budget.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.name
+        self._cached = _open(path, 0)
+        self._direct: int | None = None
+        # Tables and readers share this object; the last one to go closes the file.
+        self._descriptors = [self._cached]
+        self._finalizer = weakref.finalize(self, _close_all, self._descriptors)
+
+    def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
+        descriptor = self._past_the_cache() if direct else self._cached
+        done, wanted = 0, len(target)
+        while done < wanted:
+            try:
+                count = os.preadv(descriptor, [target[done:]], offset + done)
+            except OSError as error:
+                raise _unreadable(self.path, error) from error
+            if count == 0:
+                break
+            done += count
+            if direct and done % ALIGNMENT:  # only the end of the file is unaligned
+                break
+        return done
+
+    def reopen(self) -> None:
+        # dup2 swaps the file under the same descriptor, so other threads that are
+        # reading right now never see a closed or a foreign one.
+        with contextlib.suppress(MasterTableError):
+            fresh = _open(self.path, 0)
+            os.dup2(fresh, self._cached, inheritable=False)
+            os.close(fresh)
+            if self._direct is not None:
+                fresh = _open(self.path, _direct_flag())
+                os.dup2(fresh, self._direct, inheritable=False)
+                os.close(fresh)
+
+    def close(self) -> None:
+        self._finalizer()
+
+    def _past_the_cache(self) -> int:
+        if self._direct is None:
+            self._direct = _open(self.path, _direct_flag())
+            self._descriptors.append(self._direct)
+        return self._direct
+
+
+def _close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _direct_flag() -> int:
+    flag = getattr(os, "O_DIRECT", None)
+    if flag is None:
+        raise MasterTableError(
+            "direct=True needs O_DIRECT, which this system does not have; use direct=False"
+        )
+    return int(flag)
+
+
+def _open(path: Path, flags: int) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    except FileNotFoundError as error:
+        raise MasterTableError(
+            f"{path} is missing; was it deleted, or vacuumed? Open the newest version "
+            "or build the table again"
+        ) from error
+    except OSError as error:
+        hint = "; the file system may not support direct=True" if flags else ""
+        raise MasterTableError(f"{path} cannot be opened: {error.strerror}{hint}") from error
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """A full disk or a folder without permission, in words. Never wrap the user's data in it:
+    what that raises is not about writing."""
+    try:
+        yield
+    except OSError as error:
+        raise MasterTableError(
+            f"{path} cannot be written: {error.strerror or error}; nothing was published. "
+            "Make room or choose another path, and repeat"
+        ) from error
+
+
+def _unreadable(path: Path, error: OSError) -> MasterTableError:
+    return MasterTableError(f"{path} cannot be read: {error.strerror}; check the disk and retry")
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,257 @@
+"""The master table: open a version, read its pages, derive the next version."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.errors import ConfigError
+from semistream.keys import KeyCodec
+from semistream.master import manifest as manifests
+from semistream.master.index import PageIndex
+from semistream.master.layout import Layout
+from semistream.master.manifest import Manifest
+from semistream.master.merge import MergingReader
+from semistream.master.pages import PageReader
+from semistream.master.progress import Progress
+from semistream.master.reader import PlainReader
+from semistream.master.stitch import open_segments
+from semistream.master.store import LocalStore
+
+
+class MasterTable:
+    """Rows on disk, sorted by key, cut into pages; one version of them.
+
+    Get one from :meth:`build` or :meth:`open`. It never changes: :meth:`upsert`,
+    :meth:`delete` and :meth:`compact` publish a new version and return it, and whoever has an
+    older one open goes on reading that.
+
+    >>> import pyarrow as pa, tempfile
+    >>> folder = tempfile.mkdtemp() + "/products"
+    >>> data = pa.table({"id": [3, 1, 2], "price": [3.0, 1.0, 2.0]})
+    >>> table = MasterTable.build(data, folder, key="id", unique=True)
+    >>> table = table.upsert(pa.table({"id": [2], "price": [2.5]})).delete([3])
+    >>> table.version, table.to_table()["price"].to_pylist()
+    (3, [1.0, 2.5])
+    """
+
+    ordered = True
+
+    def __init__(self, path: str, manifest: Manifest, pinned: bool) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.pinned = pinned
+        self.codec = KeyCodec.for_types(
+            [manifest.schema.field(name).type for name in manifest.key], list(manifest.key)
+        )
+        self.store = LocalStore(path)
+        # Files are opened now and kept: a vacuum may delete their names, not their content.
+        self.segments, infos = open_segments(self.store, manifest)
+        self.layout = Layout(self.segments, infos, self.codec)
+        self.index: PageIndex = self.layout.index
+
+    @classmethod
+    def build(
+        cls,
+        data: Any,
+        path: str | os.PathLike[str],
+        key: str | Sequence[str],
+        unique: bool = False,
+        *,
+        page_bytes: int | str = "256KiB",
+        memory: int | str = "512MB",
+        overwrite: bool = False,
+        progress: Progress = None,
+    ) -> MasterTable:
+        """Sort data of any size by its key and write it to a folder.
+
+        Parameters
+        ----------
+        data
+            A Parquet file or folder or a list of them; an Arrow table, batch, reader or dataset;
+            anything that exports an Arrow stream; an iterable of record batches.
+        path
+            The folder to write. It must not hold anything but a master table.
+        key
+            The column(s) to join on: integers, text, binary, dates, times, timestamps,
+            durations, decimals, booleans. Rows with a null key never match; they are left out
+            and counted in ``rows_without_key``.
+        unique
+            Refuse data in which a key comes twice, now and in every upsert.
+        page_bytes
+            The size of a page. A page is larger only if it holds a single row.
+        memory
+            What sorting may use; beyond it, rows are spilled into the folder.
+        overwrite
+            Publish a new version if there is a table already, instead of refusing.
+        progress
+            ``True`` draws a bar on a terminal; or a function ``(stage, rows, total)``.
+        """
+        from semistream.master.build import build
+
+        version = build(data, path, key, unique, page_bytes, memory, overwrite, progress)
+        return cls.open(path, version)._unpinned()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], version: int | None = None) -> MasterTable:
+        """Open the newest version, or pin the one that is named."""
+        manifest = manifests.read_manifest(LocalStore(path), version)
+        return cls(os.fspath(path), manifest, pinned=version is not None)
+
+    def _unpinned(self) -> MasterTable:
+        self.pinned = False
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopen, (os.path.abspath(self.path), self.version, self.pinned)
+
+    def __repr__(self) -> str:
+        return (
+            f"MasterTable({self.path!r}, version={self.version}, key={self.key}, "
+            f"rows={self.num_rows}, pages={self.num_pages})"
+        )
+
+    @property
+    def version(self) -> int:
+        return self.manifest.version
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        return self.manifest.key
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.manifest.schema
+
+    @property
+    def unique(self) -> bool:
+        return self.manifest.unique
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that a reader sees: without those that a delta replaced or deleted."""
+        return self.manifest.num_rows
+
+    @property
+    def rows_without_key(self) -> int:
+        """Rows of the data that were left out because their key has a null."""
+        return self.manifest.rows_without_key
+
+    @property
+    def created(self) -> str:
+        return self.manifest.created
+
+    @property
+    def num_pages(self) -> int:
+        """Logical pages: what :meth:`reader` counts in. Merged pages may be empty."""
+        return self.layout.num_pages
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all segments of this version on disk."""
+        return sum(segment.bytes for segment in self.manifest.segments)
+
+    @property
+    def max_page_bytes(self) -> int:
+        """The largest logical page, with its framing."""
+        return self.layout.max_page_bytes
+
+    @cached_property
+    def max_row_bytes(self) -> int:
+        """Values and offsets of the largest row."""
+        return self.layout.max_row_bytes
+
+    @cached_property
+    def row_bytes(self) -> float:
+        """Bytes of an average row on disk, framing included."""
+        return self.layout.row_bytes
+
+    def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
+        """A buffer for that many pages; ``direct`` reads past the page cache."""
+        if pages_at_once < 1:
+            raise ConfigError(f"pages_at_once={pages_at_once}; a reader holds at least one page")
+        if self.layout.plain is not None:
+            return PlainReader(self.layout.plain, pages_at_once, direct)
+        return MergingReader(self.layout, self.schema, self.codec, pages_at_once, direct)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows in key order, page by page; each is valid until the next is asked for."""
+        reader = self.reader()
+        for page in range(self.num_pages):
+            (batch,) = reader.read(page)
+            if batch.num_rows:
+                yield batch
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory. For small tables, and for tests."""
+        copies = [pa.ipc.read_record_batch(b.serialize(), self.schema) for b in self.batches()]
+        return pa.Table.from_batches(copies, schema=self.schema)
+
+    def newest_version(self) -> int:
+        """The newest published version; two look-ups as long as nothing changed."""
+        if self.store.size(manifests.manifest_name(self.version + 1)) is None and (
+            self.store.size(manifests.manifest_name(self.version)) is not None
+        ):
+            return self.version
+        versions = manifests.list_versions(self.store)
+        return versions[-1] if versions else self.version
+
+    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
+        """Keys that were upserted or deleted after version ``since``, up to this version.
+
+        None when nobody knows: the table was rebuilt in between, or the versions in between
+        were vacuumed.
+        """
+        from semistream.master.changes import changed_keys
+
+        return changed_keys(self, since)
+
+    def upsert(self, data: Any, *, memory: int | str = "512MB") -> MasterTable:
+        """Publish a version in which the given rows replace all rows of their keys.
+
+        In a table with ``unique=False`` the rows given for a key replace *every* row that the
+        key had. Columns may come in another order, types that cast without loss are cast.
+        """
+        from semistream.master.changes import upsert
+
+        return self._at(upsert(self, data, memory))
+
+    def delete(self, keys: Any) -> MasterTable:
+        """Publish a version without the rows of these keys.
+
+        ``keys``: values, an Arrow array, or a table with the key columns; tuples for a key of
+        several columns. Keys that are not there are ignored.
+        """
+        from semistream.master.changes import delete
+
+        return self._at(delete(self, keys))
+
+    def compact(self) -> MasterTable:
+        """Fold all deltas into one segment; without deltas there is nothing to do."""
+        from semistream.master.changes import compact
+
+        return self._at(compact(self))
+
+    def vacuum(self, keep: int = 2) -> Any:
+        """Delete all but the newest ``keep`` versions, and what dead writers left behind.
+
+        Versions that a Spark query may ask for again when it replays a batch stay, too.
+        """
+        from semistream.master.vacuum import vacuum
+
+        return vacuum(self.store, keep)
+
+    def _at(self, version: int) -> MasterTable:
+        if version == self.version:
+            return self
+        return type(self).open(self.path, version)._unpinned()
+
+
+def _reopen(path: str, version: int, pinned: bool) -> MasterTable:
+    table = MasterTable.open(path, version)
+    table.pinned = pinned
+    return table

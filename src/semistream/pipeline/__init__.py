@@ -1,0 +1,16 @@
+"""A pipeline as a YAML file: read, validated and described here; run by ``semistream.spark``."""
+
+from semistream.pipeline.check import check, claim_checkpoint
+from semistream.pipeline.document import Document, read_document
+from semistream.pipeline.model import Pipeline, load
+from semistream.pipeline.plan import describe
+
+__all__ = [
+    "Document",
+    "Pipeline",
+    "check",
+    "claim_checkpoint",
+    "describe",
+    "load",
+    "read_document",
+]

@@ -1,0 +1,142 @@
+"""What only the world can tell: tables, columns and places, still before Spark starts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from semistream.errors import ConfigError, SemistreamError
+from semistream.joins.binding import Binding
+from semistream.pipeline.document import Document, Path_
+from semistream.pipeline.model import Lookup, Pipeline
+from semistream.sinks import open_sink
+
+CLAIM = "semistream.json"
+
+
+def open_master(lookup: Lookup) -> Any:
+    """The master table of a look-up."""
+    if lookup.sql is not None:
+        from semistream.master.sql import SqlMaster
+
+        sql = lookup.sql
+        return SqlMaster(
+            sql.url,
+            sql.table,
+            sql.key,
+            columns=sql.columns,
+            unique=sql.unique,
+            page_bytes=sql.page_bytes,
+        )
+    from semistream.master import MasterTable
+
+    assert lookup.master is not None
+    return MasterTable.open(lookup.master)
+
+
+def sink_of(pipeline: Pipeline) -> Any:
+    """The warehouse of a pipeline that has one of ours."""
+    sink = pipeline.sink
+    place: dict[str, Any] = {"path": sink.path, "compression": sink.compression}
+    place["durable"] = sink.durable
+    if sink.output == "postgresql":
+        place = {"uri": sink.url, "table": sink.table, "schema": sink.db_schema}
+        place["patience"] = sink.patience
+    return open_sink(sink.output, **{n: v for n, v in place.items() if v is not None})
+
+
+def check(pipeline: Pipeline, document: Document) -> list[Any]:
+    """Open every master table, look at sink and checkpoint; returns the tables."""
+    masters = []
+    for number, lookup in enumerate(pipeline.lookups):
+        where: Path_ = ("lookups", number, "sql" if lookup.sql else "master")
+        master = _told(document, where, lambda lookup=lookup: open_master(lookup))  # type: ignore[misc]
+        _told(
+            document,
+            ("lookups", number, "on"),
+            lambda lookup=lookup, master=master: Binding(master, lookup.on, None, lookup.how),  # type: ignore[misc]
+        )
+        _told(
+            document,
+            ("lookups", number, "select"),
+            lambda lookup=lookup, master=master: Binding(  # type: ignore[misc]
+                master, lookup.on, lookup.select, lookup.how
+            ),
+        )
+        masters.append(master)
+    for number, step in enumerate(pipeline.steps):
+        for kind, field in (("surrogate_key", "mapping"), ("new_only", "master")):
+            part = getattr(step, kind)
+            if part is not None:
+                from semistream.master import MasterTable
+
+                path = getattr(part, field)
+                _told(
+                    document,
+                    ("steps", number, kind, field),
+                    lambda path=path: MasterTable.open(path),  # type: ignore[misc]
+                )
+    if pipeline.sink.output != "spark":
+        field = "url" if pipeline.sink.url else "path"
+        _told(document, ("sink", field), lambda: sink_of(pipeline).check())
+    dead = pipeline.dead_letter
+    if dead is not None:
+        _told(
+            document,
+            ("dead_letter", "path"),
+            lambda: open_sink(dead.output, path=dead.path).check(),
+        )
+    _told(document, ("checkpoint",), lambda: claim_checkpoint(pipeline, write=False))
+    return masters
+
+
+def _told(document: Document, path: Path_, question: Callable[[], Any]) -> Any:
+    try:
+        return question()
+    except SemistreamError as error:
+        shown = document.texts.get(path)
+        message = f"{shown!r}: {error}" if shown is not None else str(error)
+        raise type(error)(document.error(path, message)) from error
+
+
+def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
+    """Refuse a checkpoint that another pipeline wrote; else note whose it is from now on.
+
+    Spark would go on from the other's offsets, and rows would be missing without a word.
+    """
+    folder = Path(pipeline.checkpoint)
+    source, sink = pipeline.source, pipeline.sink
+    ours = {
+        "name": pipeline.name,
+        "source": [source.format, _absolute(source.path), source.topic],
+        "sink": [sink.output, _absolute(sink.path), sink.db_schema, sink.table],
+    }
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError("this is a file; a checkpoint is a folder")
+    claim = folder / CLAIM
+    if claim.exists():
+        try:
+            theirs = json.loads(claim.read_text())
+        except ValueError as error:
+            raise ConfigError(f"{claim} is damaged: {error}") from error
+        for field, value in ours.items():
+            if theirs.get(field) != value:
+                raise ConfigError(
+                    f"this checkpoint belongs to another pipeline: its {field} is "
+                    f"{theirs.get(field)!r}, this one's is {value!r}; name another folder, or "
+                    "delete it to begin from the start"
+                )
+    elif (folder / "metadata").exists():
+        raise ConfigError(
+            "this checkpoint belongs to a query that is no pipeline; name another folder"
+        )
+    if write:
+        folder.mkdir(parents=True, exist_ok=True)
+        claim.write_text(json.dumps(ours))
+
+
+def _absolute(path: str | None) -> str | None:
+    return path if path is None or "://" in path else os.path.abspath(path)

@@ -1,0 +1,291 @@
+"""What a pipeline file may say. Every field is checked before Spark starts."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import field_validator as validates
+from pydantic import model_validator as validates_all
+
+from semistream.errors import ConfigError
+from semistream.joins import ALGORITHMS
+from semistream.memory import parse_size
+from semistream.pipeline.document import Document, Path_, read_document
+
+_INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*")
+_TYPE = re.compile(
+    r"(?i)\s*(tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|boolean|string|"
+    r"binary|date|timestamp|timestamp_ntz|timestamp_ltz|decimal(\(\d+(,\s*\d+)?\))?|"
+    r"(varchar|char)\(\d+\)|array<.*>|map<.*>|struct<.*>)\s*"
+)
+
+
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
+OneOrMore = Annotated[Names, BeforeValidator(_listed)]
+Option = str | int | float | bool
+Options = dict[str, Option]
+Text = Annotated[str, Field(min_length=1)]
+Seconds = Annotated[float, Field(ge=0)]
+
+
+class Part(BaseModel):
+    """A field that nobody knows is a mistake, not a comment."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
+
+
+class Value(Part):
+    """How the value of a Kafka message becomes columns."""
+
+    format: Literal["json", "text"] = "json"
+    keep: list[Literal["key", "topic", "partition", "offset", "timestamp"]] = []
+
+
+class Source(Part):
+    """Where the stream comes from: files, Kafka, or any format that Spark can stream."""
+
+    format: Text
+    path: Text | None = None
+    columns: dict[Text, Text] | Text | None = Field(None, alias="schema")
+    servers: Text | None = None
+    topic: Text | None = None
+    value: Value = Value()
+    options: Options = {}
+    select: dict[Text, Text] | OneOrMore | None = None
+    where: Text | None = None
+
+    @validates("columns")
+    @classmethod
+    def _types(cls, columns: Any) -> Any:
+        for name, kind in columns.items() if isinstance(columns, dict) else ():
+            if not _TYPE.fullmatch(kind):
+                raise ValueError(f"column {name!r} is {kind!r}, which is no type of Spark")
+        return columns
+
+    @validates_all(mode="after")
+    def _complete(self) -> Source:
+        if self.format in ("parquet", "json", "csv", "orc", "text", "avro"):
+            if self.path is None:
+                raise ValueError(f"a source of {self.format} files needs path")
+            if self.columns is None and self.format != "text":
+                raise ValueError(f"a stream of {self.format} files needs schema")
+        if self.format == "kafka":
+            if self.servers is None and "kafka.bootstrap.servers" not in self.options:
+                raise ValueError("a kafka source needs servers, such as host:9092")
+            named = {"subscribe", "subscribePattern", "assign"} & set(self.options)
+            if self.topic is None and not named:
+                raise ValueError("a kafka source needs topic")
+            if self.value.format == "json" and self.columns is None:
+                raise ValueError("a kafka source of json messages needs schema")
+        elif self.servers is not None or self.topic is not None:
+            raise ValueError(f"servers and topic belong to format kafka, not {self.format}")
+        return self
+
+
+class Sql(Part):
+    """A master table that stays in its database."""
+
+    url: Text
+    table: OneOrMore
+    key: OneOrMore
+    columns: Names | None = None
+    unique: bool = False
+    page_bytes: int | str = "256KiB"
+
+
+class Lookup(Part):
+    """One master table and how it is joined."""
+
+    master: Text | None = None
+    sql: Sql | None = None
+    on: dict[Text, Text] | OneOrMore
+    how: Literal["inner", "left", "left_semi", "left_anti"] = "inner"
+    select: dict[Text, Text] | list[Text] | None = None
+
+    @validates_all(mode="after")
+    def _one_place(self) -> Lookup:
+        if (self.master is None) == (self.sql is None):
+            raise ValueError("say either master (a folder) or sql (a table in a database)")
+        return self
+
+
+class SurrogateKey(Part):
+    """Replace the key of one of several sources by the warehouse's own."""
+
+    mapping: Text
+    source: Text
+    key: Text
+    to: Text
+    keep: bool = False
+
+
+class Duplicates(Part):
+    """Drop rows whose key came before."""
+
+    key: OneOrMore
+    time: Text | None = None
+    within: Text | None = None
+
+    @validates_all(mode="after")
+    def _both(self) -> Duplicates:
+        if (self.time is None) != (self.within is None):
+            raise ValueError("time and within belong together: a time column and an interval")
+        return self
+
+
+class NewOnly(Part):
+    """Keep the rows whose key the master table does not have."""
+
+    master: Text
+    on: dict[Text, Text] | OneOrMore
+
+
+class Step(Part):
+    """Exactly one of these."""
+
+    compute: dict[Text, Text] | None = None
+    where: Text | None = None
+    select: OneOrMore | None = None
+    drop: OneOrMore | None = None
+    surrogate_key: SurrogateKey | None = None
+    deduplicate: Duplicates | None = None
+    new_only: NewOnly | None = None
+
+    @validates_all(mode="after")
+    def _one(self) -> Step:
+        if len(self.model_fields_set) != 1 or getattr(self, self.kind) is None:
+            raise ValueError(f"a step says exactly one of {', '.join(type(self).model_fields)}")
+        return self
+
+    @property
+    def kind(self) -> str:
+        return next(iter(self.model_fields_set), "compute")
+
+
+class Sink(Part):
+    """Where the rows go, exactly once; or any sink of Spark's."""
+
+    output: Literal["parquet", "delta", "postgresql", "spark"]
+    path: Text | None = None
+    url: Text | None = None
+    table: Text | None = None
+    db_schema: Text | None = Field(None, alias="schema")
+    patience: Seconds | None = None
+    compression: Literal["snappy", "zstd", "lz4", "gzip", "none"] | None = None
+    durable: bool | None = None
+    format: Text | None = None
+    options: Options = {}
+
+    @validates_all(mode="after")
+    def _complete(self) -> Sink:
+        allowed = {
+            "parquet": ({"path"}, {"compression", "durable"}),
+            "delta": ({"path"}, {"compression", "durable"}),
+            "postgresql": ({"url", "table"}, {"db_schema", "patience"}),
+            "spark": ({"format"}, {"path", "options"}),
+        }
+        needed, possible = allowed[self.output]
+        given = {name for name in self.model_fields_set if getattr(self, name) is not None}
+        given -= {"output"}
+        if missing := sorted(needed - given):
+            raise ValueError(f"output {self.output} needs {missing[0]}")
+        if extra := sorted(given - needed - possible):
+            raise ValueError(f"{extra[0].removeprefix('db_')} does not belong to {self.output}")
+        return self
+
+
+class DeadLetter(Part):
+    """Where rows go that a look-up had no match for, with the reason."""
+
+    output: Literal["parquet", "delta"] = "parquet"
+    path: Text
+
+
+class Pipeline(Part):
+    """The whole file."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
+    source: Source
+    lookups: list[Lookup] = []
+    steps: list[Step] = []
+    sink: Sink
+    dead_letter: DeadLetter | None = None
+    checkpoint: Text
+    trigger: Text = "now"
+    memory: int | str = "256MB"
+    using: Text = "auto"
+    spark: dict[Text, Option] = {}
+    packages: list[Text] = []
+
+    @validates("trigger")
+    @classmethod
+    def _trigger(cls, trigger: str) -> str:
+        if trigger not in ("now", "once") and not _INTERVAL.fullmatch(trigger):
+            raise ValueError("say now (as fast as possible), once, or an interval as in 5 seconds")
+        return trigger
+
+    @validates("memory")
+    @classmethod
+    def _memory(cls, memory: Any) -> int:
+        return parse_size(memory)
+
+    @validates("using")
+    @classmethod
+    def _using(cls, using: str) -> str:
+        if using != "auto" and using not in ALGORITHMS:
+            raise ValueError(f"choose auto or one of {', '.join(ALGORITHMS)}")
+        return using
+
+    @validates_all(mode="after")
+    def _dead_letter(self) -> Pipeline:
+        if self.dead_letter is not None:
+            if self.sink.output == "spark":
+                raise ValueError("dead_letter needs a sink of semistream, not output spark")
+            if any(lookup.how != "inner" for lookup in self.lookups) or not self.lookups:
+                raise ValueError("dead_letter needs look-ups, all of them with how: inner")
+        return self
+
+
+def load(
+    file: str | os.PathLike[str], environ: Mapping[str, str] | None = None
+) -> tuple[Pipeline, Document]:
+    """Read and validate a file. All mistakes are told at once, each with field, value and line."""
+    document = read_document(file, os.environ if environ is None else environ)
+    if not isinstance(document.data, dict):
+        raise ConfigError(document.error((), "a pipeline is a mapping: name, source, sink, ..."))
+    try:
+        return Pipeline.model_validate(document.data), document
+    except ValidationError as error:
+        told = dict.fromkeys(_told(document, problem) for problem in error.errors())
+        raise ConfigError("\n".join(told)) from None
+
+
+def _told(document: Document, problem: Any) -> str:
+    """One mistake: pydantic's own path may go through the arms of a union; ours does not."""
+    path: Path_ = ()
+    at: Any = document.data
+    for part in problem["loc"]:
+        try:
+            at = at[part]
+        except (KeyError, IndexError, TypeError):
+            if problem["type"] in ("missing", "extra_forbidden") and part == problem["loc"][-1]:
+                path = (*path, part)
+            continue
+        path = (*path, part)
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        message = "this is missing"
+    elif problem["type"] == "extra_forbidden":
+        message = "nobody knows this field"
+    shown = document.texts.get(path)
+    if shown is not None:
+        message = f"{shown!r}: {message}"
+    return document.error(path, message)

@@ -1,0 +1,55 @@
+"""A pipeline in words, for ``--dry-run``. Values from the environment are blacked out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistream.memory import format_size
+from semistream.pipeline.document import Document
+from semistream.pipeline.model import Pipeline
+
+
+def crossings(pipeline: Pipeline) -> int:
+    """How often the rows go from Spark to Python: once, if the sink can join them, too."""
+    if pipeline.sink.output == "spark":
+        return 1 if pipeline.lookups else 0
+    return 2 if pipeline.lookups and (pipeline.steps or pipeline.dead_letter) else 1
+
+
+def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
+    """The plan, one line for each thing that happens."""
+    source, sink = pipeline.source, pipeline.sink
+    place = source.path or source.topic or ""
+    lines = [f"pipeline {pipeline.name}", f"  source      {source.format} {place}".rstrip()]
+    for lookup, master in zip(pipeline.lookups, masters, strict=True):
+        on = (
+            lookup.on if isinstance(lookup.on, list) else [f"{s}={m}" for s, m in lookup.on.items()]
+        )
+        what = (
+            lookup.master or f"{'.'.join(lookup.sql.table)} (sql)" if lookup.sql else lookup.master
+        )
+        lines.append(
+            f"  look-up     {what}: {master.num_rows:,} rows, {format_size(master.nbytes)}, "
+            f"version {master.version}; {lookup.how} on {', '.join(on)}"
+        )
+    for step in pipeline.steps:
+        lines.append(f"  step        {step.kind}: {_shown(getattr(step, step.kind))}")
+    target = sink.path or ".".join(p for p in (sink.db_schema, sink.table) if p) or sink.format
+    lines.append(f"  sink        {sink.output} {target}")
+    if pipeline.dead_letter is not None:
+        lines.append(f"  unmatched   {pipeline.dead_letter.output} {pipeline.dead_letter.path}")
+    lines += [
+        f"  checkpoint  {pipeline.checkpoint}",
+        f"  trigger     {pipeline.trigger}",
+        f"  memory      {format_size(int(pipeline.memory))} per executor, using {pipeline.using}",
+        f"  crossings   {crossings(pipeline)} into Python",
+    ]
+    return document.redact("\n".join(lines))
+
+
+def _shown(value: Any) -> str:
+    if hasattr(value, "model_dump"):
+        value = value.model_dump(exclude_none=True)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} = {part}" for name, part in value.items())
+    return ", ".join(value) if isinstance(value, list) else str(value)

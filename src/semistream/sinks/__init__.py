@@ -1,0 +1,42 @@
+"""Warehouses that take every micro-batch exactly once, whoever dies in between.
+
+    worker:  stage(rows)  -> Staged      rows are written where no reader looks
+    driver:  commit(all)  -> bool        one atomic step makes them visible, or finds them there
+
+Whatever is staged and not committed is rubbish, which a later commit sweeps up.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistream.errors import ConfigError
+from semistream.sinks.contract import Batch, Sink, Staged
+
+OUTPUTS = ("parquet", "delta", "postgresql")
+
+
+def open_sink(output: str, **options: Any) -> Sink:
+    """The sink for an output format; its library is imported only now."""
+    if output == "parquet":
+        from semistream.sinks.parquet import ParquetSink
+
+        kind: Any = ParquetSink
+    elif output == "delta":
+        from semistream.sinks.delta import DeltaSink
+
+        kind = DeltaSink
+    elif output == "postgresql":
+        from semistream.sinks.postgresql import PostgresWarehouse
+
+        kind = PostgresWarehouse
+    else:
+        raise ConfigError(f"output={output!r} is unknown; choose one of {', '.join(OUTPUTS)}")
+    try:
+        sink: Sink = kind(**options)
+    except TypeError as error:
+        raise ConfigError(f"output={output!r}: {error}") from error
+    return sink
+
+
+__all__ = ["OUTPUTS", "Batch", "Sink", "Staged", "open_sink"]

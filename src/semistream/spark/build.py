@@ -1,0 +1,282 @@
+"""``ss.build_master``: a DataFrame of any size into a master table, in parallel.
+
+Spark cuts the rows into ranges of keys and sorts each; a task writes its range as one segment
+straight into the table's folder, and the driver publishes one manifest that names them all.
+Nothing is visible before that, and what a failed attempt wrote is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from semistream.errors import ConfigError, InternalError, SchemaError
+from semistream.keys import KeyCodec
+from semistream.master import MasterTable
+from semistream.master import manifest as manifests
+from semistream.master.build import _claim, _key_names, _tidy, publish
+from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.segment import SegmentWriter
+from semistream.master.storage import storage_schema, to_storage
+from semistream.master.store import LocalStore
+from semistream.master.workspace import Workspace
+from semistream.memory import parse_size
+from semistream.spark.errors import honest
+from semistream.spark.schema import refuse_collated_keys, stream_schema
+
+
+def build_master(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    key: str | Sequence[str] | None = None,
+    unique: bool = False,
+    *,
+    page_bytes: int | str = "256KiB",
+    partitions: int | None = None,
+    overwrite: bool = False,
+    mode: str = "build",
+) -> MasterTable:
+    """Write a DataFrame to a master table, or its rows over those of an existing one.
+
+    Parameters
+    ----------
+    df
+        Any DataFrame that is not streaming: from Delta, JDBC, Parquet, ...
+    path
+        The table's folder, on a file system that the driver and all executors see.
+    key, unique, page_bytes, overwrite
+        As in :meth:`MasterTable.build`.
+    partitions
+        Ranges of keys that are sorted and written side by side; Spark's
+        ``spark.sql.shuffle.partitions`` unless told. One file each.
+    mode
+        ``"build"``, or ``"upsert"``: publish a version in which these rows replace all rows of
+        their keys. The table has a key already, so that ``key`` need not be given.
+    """
+    if df.isStreaming:
+        raise ConfigError(
+            "build_master takes a DataFrame that ends; for a stream, call it with mode='upsert' in "
+            "df.writeStream.foreachBatch"
+        )
+    if mode == "upsert":
+        return _upsert(df, path, key, partitions)
+    if mode != "build":
+        raise ConfigError(f'mode={mode!r} is unknown; choose "build" or "upsert"')
+    if key is None:
+        raise ConfigError("build_master needs key=: the column(s) to join on")
+    return _build(df, LocalStore(path), _key_names(key), unique, page_bytes, partitions, overwrite)
+
+
+def _build(
+    df: DataFrame,
+    store: LocalStore,
+    key: tuple[str, ...],
+    unique: bool,
+    page_bytes: int | str,
+    partitions: int | None,
+    overwrite: bool,
+) -> MasterTable:
+    page_size = parse_size(page_bytes, "page_bytes")
+    schema = _stored(df, key)
+    parent = _claim(store, overwrite)
+    with _tidy(store), Workspace(store) as workspace:
+        root = os.path.abspath(store.root)
+        task = WriteSegment(
+            root, workspace.token, "segments", schema, key, page_size,
+            "refuse" if unique else "keep",
+        )  # fmt: skip
+        written, without_key = _write_in_parallel(df, key, partitions, task, store)
+        infos = [info for info in written if info.rows] or written[:1]
+        _remove_all_but(store, workspace.token, infos)
+        manifest = Manifest(
+            version=1 if parent is None else parent + 1,
+            parent=parent,
+            kind="build",
+            created=manifests.now(),
+            schema=schema,
+            key=key,
+            unique=bool(unique),
+            page_bytes=page_size,
+            num_rows=sum(info.rows for info in infos),
+            rows_without_key=without_key,
+            segments=tuple(infos),
+        )
+        publish(store, workspace, manifest, infos)
+    return MasterTable.open(store.root, manifest.version)._unpinned()
+
+
+def _upsert(
+    df: DataFrame,
+    path: str | os.PathLike[str],
+    key: str | Sequence[str] | None,
+    partitions: int | None,
+) -> MasterTable:
+    """Sorted by Spark into runs, which the driver reads one behind the other into one delta."""
+    table = MasterTable.open(path)
+    if key is not None and _key_names(key) != table.key:
+        raise SchemaError(
+            f"key={key!r}, but the table at {path} has the key {list(table.key)}; leave key out"
+        )
+    schema = _stored(df, table.key)
+    to_storage(pa.RecordBatch.from_pylist([], schema=schema), table.schema)  # refuses misfits
+    store = table.store
+    with Workspace(store) as workspace:
+        task = WriteSegment(
+            os.path.abspath(store.root), "run", f"work/{workspace.token}", schema, table.key,
+            table.manifest.page_bytes, "refuse" if table.unique else "keep",
+        )  # fmt: skip
+        written, _ = _write_in_parallel(df, table.key, partitions, task, store)
+        files = [workspace.folder / "segments" / info.name for info in written if info.rows]
+        return table.upsert(pa.RecordBatchReader.from_batches(schema, _batches(files)))
+
+
+def _batches(files: Sequence[os.PathLike[str]]) -> Iterator[pa.RecordBatch]:
+    for file in files:
+        with pa.OSFile(os.fspath(file), "rb") as source:
+            reader = pa.ipc.open_file(source)
+            for page in range(reader.num_record_batches):
+                yield reader.get_batch(page)
+
+
+def _stored(df: DataFrame, key: Sequence[str]) -> pa.Schema:
+    """The schema on disk. Instants are kept in UTC: a session's time zone is its own affair."""
+    fields = [_in_utc(field) for field in stream_schema(df.schema, df.sparkSession)]
+    schema = storage_schema(pa.schema(fields), key)
+    refuse_collated_keys(df.schema, key)
+    return schema
+
+
+def _in_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_utc(field.type))
+
+
+def _utc(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, "UTC")
+    if types.is_struct(kind):
+        return pa.struct([_in_utc(kind.field(i)) for i in range(kind.num_fields)])
+    if types.is_list(kind):
+        return pa.list_(_in_utc(kind.value_field))
+    if types.is_map(kind):
+        return pa.map_(_in_utc(kind.key_field), _in_utc(kind.item_field))
+    return kind
+
+
+def _write_in_parallel(
+    df: DataFrame,
+    key: Sequence[str],
+    partitions: int | None,
+    task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    store: LocalStore,
+) -> tuple[list[SegmentInfo], int]:
+    """What the tasks wrote, in key order; and how many rows had no key."""
+    columns = [df[_quoted(name)] for name in key]
+    no_key = reduce(lambda a, b: a | b, [column.isNull() for column in columns])
+    # One scan: rows without a key stay in, first in their range, and are counted by the tasks.
+    ranged = (
+        df.repartitionByRange(partitions, *columns)
+        if partitions
+        else df.repartitionByRange(*columns)
+    )
+    order = [no_key.desc(), *(column.asc() for column in columns)]
+    rows = ranged.sortWithinPartitions(*order).mapInArrow(task, REPORT)
+    with honest():
+        reports = [json.loads(row.report) for row in rows.collect()]
+    reports.sort(key=lambda report: report["partition"])
+    infos = [SegmentInfo(**report["segment"]) for report in reports]
+    if not infos:
+        infos = [_empty(task)]
+    return infos, sum(report["without_key"] for report in reports)
+
+
+def _empty(task: Any) -> SegmentInfo:
+    """A DataFrame without rows has no partitions; a table without rows has one empty segment."""
+    (report,) = task(iter(()), partition=0, attempt=0)
+    return SegmentInfo(**json.loads(report.column(0)[0].as_py())["segment"])
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+REPORT = StructType().add("report", "string")
+
+
+@dataclass(frozen=True)
+class WriteSegment:
+    """The task: sorted rows of one range of keys, checked and written as one segment."""
+
+    root: str
+    token: str
+    folder: str
+    schema: pa.Schema
+    key: tuple[str, ...]
+    page_bytes: int
+    duplicates: str
+
+    def __call__(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        partition: int | None = None,
+        attempt: int | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        if context is not None:
+            partition, attempt = context.partitionId(), context.taskAttemptId()
+        name = f"{self.token}.{partition:05d}-{attempt}"
+        base = self.root if self.folder == "segments" else os.path.join(self.root, self.folder)
+        codec = KeyCodec.for_types([self.schema.field(k).type for k in self.key])
+        seen = kept = 0
+        last: Any = None
+        with SegmentWriter(
+            LocalStore(base), name, "base", self.schema, self.key, self.page_bytes, self.duplicates
+        ) as writer:
+            for batch in batches:
+                rows = _with_key(to_storage(batch, self.schema), self.key)
+                seen += batch.num_rows
+                kept += rows.num_rows
+                if rows.num_rows:
+                    last = _in_order(codec, [rows.column(k) for k in self.key], last)
+                    writer.write(rows)
+        report = {
+            "partition": partition,
+            "segment": asdict(writer.info),
+            "without_key": seen - kept,
+        }
+        yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
+
+
+def _with_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
+    from semistream.master.storage import drop_null_keys
+
+    return drop_null_keys(batch, key)
+
+
+def _in_order(codec: KeyCodec, columns: list[pa.Array], last: Any) -> Any:
+    """Spark's order must be the table's order; the last key of the batch."""
+    keys = codec.sortable(columns)
+    if bool(np.any(keys[:-1] > keys[1:])) or (last is not None and last > keys[0]):
+        raise InternalError(
+            f"Spark sorted the key of type {', '.join(map(str, codec.types))} in another order "
+            "than the master table's; use MasterTable.build, and please report this"
+        )
+    return keys[-1]
+
+
+def _remove_all_but(store: LocalStore, token: str, infos: Sequence[SegmentInfo]) -> None:
+    """Attempts that failed, or came second, left segments behind."""
+    wanted = {name for info in infos for name in (info.name, info.index)}
+    for name in store.list("segments"):
+        if name.startswith(f"{token}.") and name not in wanted:
+            store.delete(f"segments/{name}")

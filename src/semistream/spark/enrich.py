@@ -1,0 +1,190 @@
+"""``ss.enrich``: a DataFrame in, the same DataFrame with columns of master tables out."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from semistream.errors import ConfigError
+from semistream.joins import ALGORITHMS, Join, join
+from semistream.joins.binding import Binding, On, Select, key_pairs
+from semistream.joins.contract import _source as open_source
+from semistream.master import MasterTable
+from semistream.master.pages import PageSource
+from semistream.memory import parse_size
+from semistream.spark.metrics import task_metrics
+from semistream.spark.schema import output_schemas, refuse_collated_keys, stream_schema
+from semistream.spark.worker import BoundLookup, Enrichment
+
+MEMORY = "256MB"
+Master = PageSource | str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """One master table of a star; see :func:`enrich` for what the fields mean."""
+
+    master: Master
+    on: On
+    how: str = "inner"
+    select: Select | None = None
+
+
+def enrich(
+    df: DataFrame,
+    master: Master | Sequence[Lookup],
+    on: On | None = None,
+    how: str | None = None,
+    select: Select | None = None,
+    memory: int | str | None = None,
+    using: str | Join = "auto",
+) -> DataFrame:
+    """Join a DataFrame, batch or streaming, with a master table that need not fit into memory.
+
+    Lazy, like every transformation: nothing is read but schemas. Works with
+    ``orders.transform(ss.enrich, master, on="product_id")``, too.
+
+    Parameters
+    ----------
+    df
+        The stream: any DataFrame.
+    master
+        A master table or its path; or a list of :class:`Lookup`, whose tables are joined one
+        after the other in one crossing into Python.
+    on
+        The key: a column name, a list of names, or ``{"stream column": "master column"}``.
+    how
+        ``inner`` (default), ``left``, ``left_semi`` or ``left_anti``.
+    select
+        The master's columns to add, or a mapping to their new names; all unless told.
+    memory
+        The budget per executor, 256 MB unless told; its Python workers share it.
+    using
+        ``"auto"``, the name of a join, or a join.
+
+    A micro-batch of a streaming query sees one version of the master table, the newest when it
+    began, however often it is run again. A batch query sees the version that was the newest when
+    ``enrich`` was called. A master table that was opened at an explicit version stays there.
+    """
+    lookups = _lookups(master, on, how, select, using)
+    budget = _budget(memory, using)
+    session = df.sparkSession
+    incoming = stream_schema(df.schema, session)
+    schema = incoming
+    bound = []
+    for lookup in lookups:
+        source = _open(lookup.master)
+        binding = Binding(source, lookup.on, lookup.select, lookup.how)
+        binding.bind(schema)
+        refuse_collated_keys(df.schema, list(key_pairs(lookup.on)))
+        assert binding.schema is not None
+        schema = binding.schema
+        bound.append(_bound(lookup, source, _join(using, source, lookup.how)))
+    declared, home = output_schemas(df.schema, incoming, schema)
+    task = Enrichment(
+        name=uuid.uuid4().hex,
+        lookups=tuple(bound),
+        memory=budget,
+        slots=task_slots(session),
+        schema=home,
+        metrics=task_metrics(session),
+    )
+    return df.mapInArrow(task, declared)
+
+
+def _lookups(
+    master: Any, on: On | None, how: str | None, select: Select | None, using: str | Join
+) -> list[Lookup]:
+    if isinstance(master, Lookup):
+        master = [master]
+    if isinstance(master, (list, tuple)):
+        if on is not None or how is not None or select is not None:
+            raise ConfigError(
+                "on, how and select belong into each ss.Lookup when a list of look-ups is given"
+            )
+        if not master or not all(isinstance(item, Lookup) for item in master):
+            raise ConfigError(f"master={master!r}: give a master table, or a list of ss.Lookup")
+        return list(master)
+    if on is None:
+        raise ConfigError("enrich needs on=: the column to join on, a list, or a mapping")
+    if how is None:
+        how = using.how if isinstance(using, Join) else "inner"
+    return [Lookup(master, on, how, select)]
+
+
+def _budget(memory: int | str | None, using: str | Join) -> int:
+    if memory is None:
+        memory = using.memory if isinstance(using, Join) else MEMORY
+    return parse_size(memory)
+
+
+def _open(master: Any) -> PageSource:
+    if isinstance(master, os.PathLike):
+        master = os.fspath(master)
+    if not isinstance(master, str) and not hasattr(master, "reader"):
+        raise ConfigError(
+            f"master={master!r}: give a MasterTable, the path of one, or a list of ss.Lookup"
+        )
+    return open_source(master)
+
+
+def _join(using: str | Join, source: PageSource, how: str) -> Join:
+    if isinstance(using, Join):
+        return dataclasses.replace(using, how=how)
+    if using != "auto":
+        chosen = join(using, how=how)
+    elif not source.ordered:
+        chosen = join("meshjoin", how=how)
+    else:
+        chosen = join("sweepjoin" if "sweepjoin" in ALGORITHMS else "chybridjoin", how=how)
+    if chosen.needs_order and not source.ordered:
+        raise ConfigError(
+            f"{chosen.name} needs a page index, which plain Parquet files do not have; build a "
+            "master table with MasterTable.build or ss.build_master, or use meshjoin"
+        )
+    return chosen
+
+
+def _bound(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLookup:
+    table = isinstance(source, MasterTable)
+    return BoundLookup(
+        join=chosen,
+        on=lookup.on,
+        select=lookup.select,
+        path=os.path.abspath(source.path) if isinstance(source, MasterTable) else None,
+        version=source.version,
+        follow=table and not source.pinned,
+        source=None if table else source,
+        nbytes=source.nbytes,
+    )
+
+
+def task_slots(session: Any) -> int | None:
+    """How many tasks an executor runs at once; None where the settings do not say."""
+
+    def setting(name: str) -> str | None:
+        try:
+            value = session.conf.get(name, None)
+        except Exception:  # Connect refuses settings that it does not know
+            return None
+        return None if value is None else str(value)
+
+    local = re.fullmatch(r"local\[(\d+)(?:,\s*\d+)?\]", setting("spark.master") or "")
+    cluster = re.fullmatch(
+        r"local-cluster\[\s*\d+\s*,\s*(\d+)\s*,.*\]", setting("spark.master") or ""
+    )
+    if local or cluster:
+        cores = int((local or cluster)[1])  # type: ignore[index]
+    elif setting("spark.executor.cores") is not None:
+        cores = int(str(setting("spark.executor.cores")))
+    else:
+        return None
+    per_task = float(setting("spark.task.cpus") or 1)
+    return max(1, int(cores / per_task))

@@ -1,0 +1,41 @@
+"""Errors of the workers, as the errors they are.
+
+What a task raises reaches the driver as the text of a traceback inside a Java exception. Where
+the driver waits for the result, the text becomes the error again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+
+from pyspark.errors import PySparkException
+
+from semistream import errors
+
+_LINE = re.compile(r"^semistream\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+@contextlib.contextmanager
+def honest() -> Iterator[None]:
+    """Raise the semistream error that made a Spark job fail, instead of Spark's wrapping of it."""
+    try:
+        yield
+    except PySparkException as error:
+        found = original(str(error))
+        if found is None:
+            raise
+        raise found from error
+
+
+def original(text: str) -> errors.SemistreamError | None:
+    """The last semistream error that a traceback speaks of."""
+    matches = _LINE.findall(text)
+    if not matches:
+        return None
+    name, message = matches[-1]
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, errors.SemistreamError)):
+        return None
+    return kind(message)

@@ -1,0 +1,159 @@
+"""How the Python workers of one executor share one budget.
+
+Spark starts as many Python workers as it likes, keeps idle ones around, and hands tasks to any of
+them. So the budget cannot be divided once and for all: it is a ledger, a folder on the executor's
+own disk with one file per worker that says how many bytes the worker holds::
+
+    <local dir>/semistream/<budget>/lock          held while the ledger is read and written
+                                    <pid>.worker  its bytes; locked by its worker while it lives
+    <local dir>/semistream/<pid>.ask              a pipe on which others ask that worker for room
+
+The operating system drops a dead worker's lock, however it died, and with it what it held. A
+worker takes the fair share, ``budget // workers``. If that is not free, because workers came
+earlier and took more, they are asked to give theirs up, which they do as soon as they are idle.
+The sum of the ledger never exceeds the budget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from semistream.errors import BudgetError
+from semistream.memory import format_size
+
+PATIENCE = 60.0  # seconds to wait for room before making do with what is free
+_POLL = 0.01
+
+
+class Ledger:
+    """One worker's view of one budget.
+
+    ``slots``: how many workers the executor is expected to run at once, so that the first one
+    leaves room for the others.
+    """
+
+    def __init__(self, folder: Path, budget: int, slots: int) -> None:
+        self.folder = folder
+        self.budget = budget
+        self.slots = max(1, slots)
+        self.held = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._own = folder / f"{os.getpid()}.worker"
+        with self._locked():
+            flags = os.O_CREAT | os.O_RDWR | os.O_TRUNC | os.O_CLOEXEC
+            self._descriptor = os.open(self._own, flags, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+
+    def fair_share(self) -> int:
+        """What this worker may hold if all take the same."""
+        with self._locked():
+            return self._fair(self._others())
+
+    def acquire(self, patience: float = PATIENCE) -> int:
+        """Take the fair share; the bytes that were taken."""
+        deadline = time.monotonic() + patience
+        while True:
+            with self._locked():
+                others = self._others()
+                fair = self._fair(others)
+                free = self.budget - sum(others.values())
+                late = time.monotonic() > deadline
+                if free >= fair or (late and free > 0):
+                    self._write(min(free, fair))
+                    return self.held
+            if late:
+                raise BudgetError(
+                    f"all of memory={format_size(self.budget)} of this executor is held by "
+                    f"{len(others)} other workers, which were busy for {patience:.0f} s; "
+                    "raise memory, or run fewer tasks at once"
+                )
+            for pid, held in others.items():
+                if held > fair:
+                    ask(self.folder, pid)
+            time.sleep(_POLL)
+
+    def release(self) -> None:
+        """Hold nothing any more, and stay among the workers that count."""
+        with self._locked():
+            self._write(0)
+
+    def close(self) -> None:
+        """Leave the ledger."""
+        with self._locked():
+            self._own.unlink(missing_ok=True)
+        os.close(self._descriptor)
+        self.held = 0
+
+    def _fair(self, others: dict[int, int]) -> int:
+        return self.budget // max(self.slots, len(others) + 1)
+
+    def _write(self, nbytes: int) -> None:
+        os.pwrite(self._descriptor, b"%-20d" % nbytes, 0)
+        self.held = nbytes
+
+    def _others(self) -> dict[int, int]:
+        """Bytes held by every other living worker; the files of the dead are removed."""
+        held = {}
+        for path in self.folder.glob("*.worker"):
+            if path == self._own:
+                continue
+            try:
+                descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
+            except BlockingIOError:
+                held[int(path.stem)] = int(os.pread(descriptor, 20, 0) or b"0")
+            finally:
+                os.close(descriptor)
+        return held
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        descriptor = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def ask(folder: Path, pid: int) -> None:
+    """Ask a worker of this executor to give up what it holds of a budget, when it can."""
+    with contextlib.suppress(OSError):  # it died, or has more than enough requests already
+        descriptor = os.open(pipe_of(folder.parent, pid), os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(descriptor, folder.name.encode() + b"\n")
+        finally:
+            os.close(descriptor)
+
+
+def pipe_of(root: Path, pid: int) -> Path:
+    return root / f"{pid}.ask"
+
+
+def open_pipe(root: Path) -> int:
+    """This worker's pipe, for reading. Also open for writing, so that it never ends."""
+    root.mkdir(parents=True, exist_ok=True)
+    path = pipe_of(root, os.getpid())
+    path.unlink(missing_ok=True)
+    os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def executor_folder() -> Path:
+    """A folder that all workers of this executor share, and no others."""
+    local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
+    if local and os.path.isdir(local):
+        return Path(local) / "semistream"
+    import tempfile
+
+    # Without Spark's own folder, workers that one daemon forked belong together.
+    return Path(tempfile.gettempdir()) / f"semistream-{os.getuid()}-{os.getppid()}"

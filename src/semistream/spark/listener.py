@@ -1,0 +1,179 @@
+"""Watching enriched queries: Spark's progress and the runs' counters in one record per batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from datetime import datetime, timezone
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from semistream.errors import ConfigError, SemistreamError
+from semistream.master import manifest as manifests
+from semistream.master.store import LocalStore
+from semistream.spark.metrics import collect
+from semistream.spark.prometheus import Endpoint, exposition
+
+_KEPT = 1000
+
+
+class Metrics:
+    """Gathers a record per micro-batch of every enriched query of a session.
+
+    >>> with Metrics(spark, json_lines="metrics.jsonl", prometheus_port=9400):  # doctest: +SKIP
+    ...     query.awaitTermination()
+
+    Parameters
+    ----------
+    session
+        A session that is not a Spark Connect client: those have no accumulators.
+    json_lines
+        A file that gets one line of JSON per micro-batch.
+    prometheus_port
+        Serve the newest figures on ``http://127.0.0.1:<port>/metrics``; 0 takes any free port,
+        see :attr:`url`.
+    """
+
+    def __init__(
+        self,
+        session: SparkSession,
+        json_lines: str | os.PathLike[str] | None = None,
+        prometheus_port: int | None = None,
+    ) -> None:
+        if getattr(session, "_sc", None) is None:
+            raise ConfigError("metrics need a classic session; Spark Connect has no accumulators")
+        self._session = session
+        self._lock = threading.Lock()
+        self._file = None if json_lines is None else _appending(json_lines)
+        self.records: list[dict[str, Any]] = []
+        self.latest: dict[str, dict[str, Any]] = {}
+        self.totals: dict[tuple[str, str, str], int] = {}
+        self._endpoint: Endpoint | None = None
+        if prometheus_port is not None:
+            self._endpoint = Endpoint(prometheus_port, self._exposition)
+        self._listener = _Listener(self)
+        session.streams.addListener(self._listener)
+
+    @property
+    def url(self) -> str | None:
+        """Where Prometheus finds the figures."""
+        return self._endpoint.url if self._endpoint else None
+
+    def close(self) -> None:
+        self._session.streams.removeListener(self._listener)
+        if self._endpoint is not None:
+            self._endpoint.close()
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def progressed(self, progress: Any) -> None:
+        """Called by the listener after each micro-batch."""
+        counted = collect(self._session.sparkContext, str(progress.id), progress.batchId)
+        if counted is None:
+            return  # nothing to join in this batch, or not an enriched query
+        record = batch_record(progress, counted)
+        with self._lock:
+            self.records.append(record)
+            del self.records[:-_KEPT]
+            self.latest[record["query"]] = record
+            for lookup in record["lookups"]:
+                for name, count in lookup["counters"].items():
+                    key = (record["query"], lookup["master"], name)
+                    self.totals[key] = self.totals.get(key, 0) + count
+            if self._file is not None and not self._file.closed:
+                self._file.write(json.dumps(record) + "\n")
+
+    def forget(self, query: str) -> None:
+        with self._lock:
+            self.latest.pop(query, None)
+
+    def _exposition(self) -> str:
+        with self._lock:
+            return exposition(list(self.latest.values()), self.totals)
+
+
+def _appending(path: str | os.PathLike[str]) -> TextIO:
+    try:
+        return Path(path).open("a", buffering=1)
+    except OSError as error:
+        raise ConfigError(f"json_lines={path!r} cannot be written: {error.strerror}") from error
+
+
+class _Listener(StreamingQueryListener):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing to show before the first batch."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        self._metrics.progressed(event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing was joined."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._metrics.forget(str(event.id))
+
+
+def batch_record(progress: Any, counted: dict[str, Any]) -> dict[str, Any]:
+    """One micro-batch, ready for JSON."""
+    seconds = progress.batchDuration / 1000
+    return {
+        "time": progress.timestamp,
+        "query": str(progress.id),
+        "name": progress.name,
+        "batch": progress.batchId,
+        "rows_in": progress.numInputRows,
+        "seconds": seconds,
+        "rows_per_second": progress.numInputRows / seconds if seconds else None,
+        "tasks": counted["tasks"],
+        "warm_tasks": counted["warm_tasks"],
+        "lookups": [_lookup_record(lookup) for lookup in counted["lookups"]],
+    }
+
+
+def _lookup_record(lookup: dict[str, Any]) -> dict[str, Any]:
+    counters = lookup["counters"]
+    served = counters["tuples_in"]
+    memory: dict[str, int] = {}
+    for components in lookup["memory"].values():
+        for name, nbytes in components.items():
+            memory[name] = memory.get(name, 0) + nbytes
+    return {
+        "master": lookup["master"],
+        "join": lookup["join"],
+        "version": lookup["version"],
+        "age_seconds": version_age(lookup["master"], lookup["version"]),
+        "counters": counters,
+        "hit_rate": counters["front_stage_hits"] / served if served else None,
+        "match_rate": counters["matched"] / served if served else None,
+        "workers": len(lookup["memory"]),
+        "memory": memory,
+    }
+
+
+def version_age(path: str, version: int) -> float | None:
+    """Seconds since this version of a table was published; None where nobody can tell."""
+    try:
+        created = manifests.read_manifest(LocalStore(path), version).created
+    except (SemistreamError, OSError):
+        return None
+    published = datetime.fromisoformat(created)
+    return max(0.0, (datetime.now(timezone.utc) - published).total_seconds())

@@ -1,0 +1,123 @@
+"""What the runs of all tasks counted, by micro-batch, gathered on the driver.
+
+A task adds what its runs counted to an accumulator when it ends, so a failed attempt counts
+nothing. The driver folds the tasks of a (query, batch) together; :mod:`semistream.spark.listener`
+puts Spark's own progress beside it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from pyspark import SparkContext
+from pyspark.accumulators import Accumulator, AccumulatorParam
+
+from semistream.joins import Run
+from semistream.spark.pin import MicroBatch
+
+Key: TypeAlias = tuple[str, int | None]
+Totals: TypeAlias = dict[Key, dict[str, Any]]
+
+MOST_KEPT = 1000  # micro-batches that nobody asked about
+_hubs: dict[str, Accumulator[Totals]] = {}
+
+
+class FoldTotals(AccumulatorParam[Totals]):
+    """Adds up records of the same key; forgets the oldest when nobody collects them."""
+
+    def zero(self, value: Totals) -> Totals:
+        return {}
+
+    def addInPlace(self, value1: Totals, value2: Totals) -> Totals:  # noqa: N802
+        for key, record in value2.items():
+            value1[key] = fold(value1[key], record) if key in value1 else record
+        while len(value1) > MOST_KEPT:
+            del value1[next(iter(value1))]
+        return value1
+
+
+def fold(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Two records as one. Counters add up; what a worker holds is taken from its last task."""
+    lookups = [dict(lookup) for lookup in one["lookups"]]
+    for lookup in other["lookups"]:
+        same = [mine for mine in lookups if mine["lookup"] == lookup["lookup"]]
+        if not same:
+            lookups.append(lookup)
+            continue
+        mine = same[0]
+        mine["version"] = lookup["version"]
+        mine["memory"] = {**mine["memory"], **lookup["memory"]}
+        counters = {**mine["counters"]}
+        for name, count in lookup["counters"].items():
+            counters[name] = counters.get(name, 0) + count
+        mine["counters"] = counters
+    return {
+        "tasks": one["tasks"] + other["tasks"],
+        "warm_tasks": one["warm_tasks"] + other["warm_tasks"],
+        "lookups": lookups,
+    }
+
+
+class TaskMetrics:
+    """The way of a task's record to the driver."""
+
+    def __init__(self, accumulator: Accumulator[Totals]) -> None:
+        self._accumulator = accumulator
+
+    def add(self, totals: Totals) -> None:
+        self._accumulator.add(totals)
+
+
+class Report:
+    """What one task did to its runs: their counters at its end less those at its beginning."""
+
+    def __init__(self, batch: MicroBatch | None, enrichment: str, lookups: Sequence[str]) -> None:
+        self._key: Key = (enrichment, None) if batch is None else (batch.query, batch.batch)
+        self._enrichment = enrichment
+        self._lookups = lookups
+        self._before: list[dict[str, int]] = []
+        self._warm = False
+
+    def begin(self, runs: Sequence[Run], warm: bool) -> None:
+        self._before = [run.stats.as_dict() for run in runs]
+        self._warm = warm
+
+    def end(self, runs: Sequence[Run]) -> Totals:
+        worker = f"{socket.gethostname()}:{os.getpid()}"
+        lookups = []
+        for number, (path, run) in enumerate(zip(self._lookups, runs, strict=True)):
+            before, after = self._before[number], run.stats.as_dict()
+            lookups.append(
+                {
+                    "lookup": f"{self._enrichment}/{number}",
+                    "master": path,
+                    "join": run.join.name,
+                    "version": run.version,
+                    "counters": {name: after[name] - before[name] for name in after},
+                    "memory": {worker: {**run.memory, "budget": run.memory.budget}},
+                }
+            )
+        return {self._key: {"tasks": 1, "warm_tasks": int(self._warm), "lookups": lookups}}
+
+
+def task_metrics(session: Any) -> TaskMetrics | None:
+    """None under Spark Connect, where a client cannot have accumulators."""
+    context = getattr(session, "_sc", None)
+    return TaskMetrics(hub(context)) if isinstance(context, SparkContext) else None
+
+
+def hub(context: SparkContext) -> Accumulator[Totals]:
+    """The one accumulator of this application."""
+    name = str(context.applicationId)
+    if name not in _hubs:
+        _hubs.clear()  # a process has one SparkContext at a time
+        _hubs[name] = context.accumulator({}, FoldTotals())
+    return _hubs[name]
+
+
+def collect(context: SparkContext, query: str, batch: int | None) -> dict[str, Any] | None:
+    """Take the record of a batch out of the accumulator."""
+    return hub(context).value.pop((query, batch), None)

@@ -1,0 +1,184 @@
+"""A pipeline at work: the YAML file's parts as DataFrames and one streaming query."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import pyspark
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from semistream.pipeline import Pipeline, claim_checkpoint
+from semistream.pipeline.check import sink_of
+from semistream.pipeline.model import Source, Step
+from semistream.sinks import open_sink
+from semistream.spark import steps
+from semistream.spark.enrich import Lookup, enrich
+from semistream.spark.foreach import ForeachBatch
+from semistream.spark.sink import to_warehouse
+
+KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
+_UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
+
+
+def open_session(pipeline: Pipeline) -> SparkSession:
+    """A session with the pipeline's settings; an environment that has one decides the master."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings: dict[str, Any] = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }
+    packages = list(pipeline.packages)
+    if pipeline.source.format == "kafka" and not any("sql-kafka" in p for p in packages):
+        packages.append(KAFKA)
+    if packages:
+        settings["spark.jars.packages"] = ",".join(packages)
+    settings.update(pipeline.spark)
+    if "spark.master" not in settings and "SPARK_REMOTE" not in os.environ:
+        settings["spark.master"] = f"local[{os.cpu_count() or 1}]"
+    builder: Any = SparkSession.builder.appName(f"semistream {pipeline.name}")
+    for name, value in settings.items():
+        builder = builder.config(name, _text(value))
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def start(
+    spark: SparkSession, pipeline: Pipeline, masters: Sequence[Any], once: bool = False
+) -> Any:
+    """Build the query and start it."""
+    writer = _writer(pipeline, _read(spark, pipeline.source), masters)
+    claim_checkpoint(pipeline)
+    writer = writer.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
+    if once or pipeline.trigger == "once":
+        return writer.trigger(availableNow=True).start()
+    return writer.trigger(processingTime=_interval(pipeline.trigger)).start()
+
+
+def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
+    lookups = [
+        Lookup(master, one.on, one.how, one.select)
+        for one, master in zip(pipeline.lookups, masters, strict=True)
+    ]
+    join: dict[str, Any] = {"memory": int(pipeline.memory), "using": pipeline.using}
+    sink = pipeline.sink
+    dead = pipeline.dead_letter
+    if dead is not None:
+        # Steps see only rows that matched; what they leave out is not unmatched.
+        rows = steps.with_reason(df, lookups, **join)
+        return rows.writeStream.foreachBatch(
+            ForeachBatch(
+                (sink_of(pipeline), lambda part: apply(pipeline.steps, steps.matched(part), join)),
+                (open_sink(dead.output, path=dead.path), steps.dead_letters),
+            )
+        )
+    if sink.output != "spark" and not pipeline.steps:
+        return to_warehouse(df, lookups, output=sink.output, **join, **_place(pipeline))
+    rows = apply(pipeline.steps, enrich(df, lookups, **join) if lookups else df, join)
+    if sink.output == "spark":
+        writer = rows.writeStream.format(str(sink.format))
+        writer = writer.options(**{name: _text(v) for name, v in sink.options.items()})
+        return writer.option("path", sink.path) if sink.path else writer
+    return to_warehouse(rows, output=sink.output, **_place(pipeline))
+
+
+def _place(pipeline: Pipeline) -> dict[str, Any]:
+    sink = pipeline.sink
+    if sink.output == "postgresql":
+        names = {"url": sink.url, "table": sink.table, "schema": sink.db_schema}
+        return {**names, "patience": sink.patience}
+    path = os.path.abspath(str(sink.path))
+    return {"path": path, "compression": sink.compression, "durable": sink.durable}
+
+
+def apply(chosen: Sequence[Step], df: DataFrame, join: dict[str, Any]) -> DataFrame:
+    """The steps one after the other."""
+    for step in chosen:
+        if step.compute is not None:
+            df = steps.computed(df, step.compute)
+        elif step.where is not None:
+            df = df.where(step.where)
+        elif step.select is not None:
+            df = df.selectExpr(*step.select)
+        elif step.drop is not None:
+            df = df.drop(*step.drop)
+        elif step.surrogate_key is not None:
+            key = step.surrogate_key
+            df = steps.surrogate_key(
+                df,
+                key.mapping,
+                source=key.source,
+                key=key.key,
+                to=key.to,
+                keep=key.keep,
+                **join,
+            )
+        elif step.deduplicate is not None:
+            same = step.deduplicate
+            df = steps.without_duplicates(df, same.key, same.time, same.within)
+        elif step.new_only is not None:
+            df = steps.new_tuples(df, step.new_only.master, step.new_only.on, **join)
+    return df
+
+
+def _read(spark: SparkSession, source: Source) -> DataFrame:
+    reader = spark.readStream.format(source.format)
+    columns = _ddl(source.columns)
+    if source.format == "kafka":
+        if source.servers is not None:
+            reader = reader.option("kafka.bootstrap.servers", source.servers)
+        if source.topic is not None:
+            reader = reader.option("subscribe", source.topic)
+    elif columns is not None:
+        reader = reader.schema(columns)
+    reader = reader.options(**{name: _text(value) for name, value in source.options.items()})
+    df = reader.load(source.path) if source.path is not None else reader.load()
+    if source.format == "kafka":
+        df = _messages(df, source, columns)
+    if source.where is not None:
+        df = df.where(source.where)
+    if isinstance(source.select, dict):
+        df = df.select(*(f.expr(e).alias(name) for name, e in source.select.items()))
+    elif source.select is not None:
+        df = df.selectExpr(*source.select)
+    return df
+
+
+def _messages(df: DataFrame, source: Source, columns: str | None) -> DataFrame:
+    """The value of each message as columns, and what else of the message is kept."""
+    text = f.col("value").cast("string")
+    keep = [
+        f.col(name).cast("string").alias(name) if name == "key" else f.col(name)
+        for name in source.value.keep
+    ]
+    if source.value.format == "text":
+        return df.select(text.alias("value"), *keep)
+    assert columns is not None
+    return df.select(f.from_json(text, columns).alias("value"), *keep).select(
+        "value.*", *source.value.keep
+    )
+
+
+def _ddl(columns: dict[str, str] | str | None) -> str | None:
+    if not isinstance(columns, dict):
+        return columns
+    return ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns.items())
+
+
+def _interval(trigger: str) -> str:
+    if trigger == "now":
+        return "0 seconds"
+    match = re.fullmatch(r"\s*([\d.]+)\s*([a-z]+)\s*", trigger)
+    assert match is not None  # the model has checked it
+    unit = "ms" if match[2].startswith(("ms", "milli")) else match[2][0]
+    return f"{int(float(match[1]) * _UNITS[unit])} milliseconds"
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

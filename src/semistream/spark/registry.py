@@ -1,0 +1,146 @@
+"""The runs that this Python worker keeps warm between tasks.
+
+A run is checked out for one task and given back when that task has drained it, so it is empty
+between tasks and holds nothing but master rows. A task that fails, or whose reader went away,
+gives nothing back: its run is closed, and the next task opens a new one. Losing a run costs
+warmth, never rows.
+
+A thread of the worker closes runs that other workers ask for, and runs that nobody used for a
+minute: that is how long Spark keeps idle workers itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from semistream.spark.leases import Ledger, executor_folder, open_pipe
+
+IDLE_SECONDS = 60.0
+_GROWTH = 2  # a run is opened anew when its fair share has grown to this many times what it has
+
+
+class Closeable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Closeable)
+
+
+@dataclass
+class _Entry(Generic[C]):
+    ledger: Ledger
+    runs: C | None = None
+    busy: bool = False
+    wanted: bool = False
+    used: float = field(default_factory=time.monotonic)
+
+
+class Registry:
+    """What one worker process keeps, by name of the budget."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self._root = root
+        self._entries: dict[str, _Entry[Any]] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @contextlib.contextmanager
+    def checkout(
+        self, name: str, budget: int, slots: int, make: Callable[[int], C]
+    ) -> Iterator[tuple[C, bool]]:
+        """The warm run of this name, or a new one from ``make(bytes)``; and whether it is warm."""
+        entry = self._take(name, budget, slots)
+        warm = entry.runs is not None
+        try:
+            if entry.runs is None:
+                entry.runs = make(entry.ledger.acquire())
+            yield entry.runs, warm
+        except BaseException:
+            self._close(entry)
+            raise
+        finally:
+            with self._lock:
+                entry.busy = False
+                entry.used = time.monotonic()
+                if entry.wanted:
+                    self._close(entry)
+
+    def held(self) -> dict[str, int]:
+        """Bytes that this worker may use now, by budget."""
+        with self._lock:
+            return {name: entry.ledger.held for name, entry in self._entries.items()}
+
+    def close(self) -> None:
+        """Give everything up that no task is using."""
+        self._give_up(lambda name, entry: True)
+
+    def _take(self, name: str, budget: int, slots: int) -> _Entry[Any]:
+        with self._lock:
+            entry = self._entries.get(name)
+            if entry is None:
+                root = self._root or executor_folder()
+                entry = self._entries[name] = _Entry(Ledger(root / name, budget, slots))
+                self._start_thread(root)
+            entry.busy = True
+        if entry.runs is not None and entry.ledger.fair_share() >= _GROWTH * entry.ledger.held:
+            self._close(entry)
+        return entry
+
+    @staticmethod
+    def _close(entry: _Entry[Any]) -> None:
+        if entry.runs is not None:
+            entry.runs.close()
+            entry.runs = None
+        entry.wanted = False
+        if entry.ledger.held:
+            import pyarrow as pa
+
+            pa.default_memory_pool().release_unused()
+            entry.ledger.release()
+
+    def _give_up(self, chosen: Callable[[str, _Entry[Any]], bool]) -> None:
+        with self._lock:
+            for name, entry in list(self._entries.items()):
+                if not chosen(name, entry):
+                    continue
+                if entry.busy:
+                    entry.wanted = True
+                else:
+                    self._close(entry)
+
+    def _forget_idle(self) -> None:
+        limit = time.monotonic() - IDLE_SECONDS
+        with self._lock:
+            for name, entry in list(self._entries.items()):
+                if not entry.busy and entry.used < limit:
+                    self._close(entry)
+                    entry.ledger.close()
+                    del self._entries[name]
+
+    def _start_thread(self, root: Path) -> None:
+        if self._thread is None:
+            pipe = open_pipe(root)
+            self._thread = threading.Thread(
+                target=self._listen, args=(pipe,), name="semistream-registry", daemon=True
+            )
+            self._thread.start()
+
+    def _listen(self, pipe: int) -> None:
+        while True:
+            ready, _, _ = select.select([pipe], [], [], IDLE_SECONDS / 12)
+            if ready:
+                with contextlib.suppress(BlockingIOError):
+                    asked = set(os.read(pipe, 1 << 16).decode().split())
+                    self._give_up(lambda name, _: name in asked)  # noqa: B023
+            self._forget_idle()
+
+
+REGISTRY = Registry()

@@ -1,0 +1,180 @@
+"""Schemas between Spark and Arrow: what passes, what is refused, and how output is brought home.
+
+Everything is decided on the driver, before a query starts: a column that cannot make the way is
+refused there by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
+from pyspark.sql.types import (
+    ArrayType,
+    CalendarIntervalType,
+    DataType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    YearMonthIntervalType,
+)
+
+from semistream.errors import SchemaError
+
+# Arrow types that Spark has under another name, or in a wider type that holds every value.
+_WIDER = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.time32("s"): pa.time64("ns"),
+    pa.time32("ms"): pa.time64("ns"),
+    pa.time64("us"): pa.time64("ns"),
+}
+
+
+def stream_schema(schema: StructType, session: SparkSession) -> pa.Schema:
+    """The Arrow schema in which Spark will hand these columns over."""
+    zone = str(session.conf.get("spark.sql.session.timeZone"))
+    setting = session.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")
+    return pa.schema([_to_arrow(field, zone, setting == "true") for field in schema])
+
+
+def _to_arrow(field: StructField, zone: str, large: bool) -> pa.Field:
+    unfit = _unfit(field.dataType)
+    if unfit is not None:
+        raise SchemaError(
+            f"the stream's column {field.name!r} is {field.dataType.simpleString()}, and {unfit} "
+            "cannot be handed to Python; cast or drop it before enrich"
+        )
+    try:
+        kind = to_arrow_type(
+            field.dataType,
+            error_on_duplicated_field_names_in_struct=True,
+            timezone=zone,
+            prefers_large_types=large,
+        )
+    except PySparkException as error:
+        raise SchemaError(
+            f"the stream's column {field.name!r} of type {field.dataType.simpleString()} cannot "
+            f"be handed to Python: {error}; cast or drop it before enrich"
+        ) from error
+    return pa.field(field.name, kind, field.nullable)
+
+
+def _unfit(kind: DataType) -> str | None:
+    """The part of a type that mapInArrow does not take or does not give back, if there is one."""
+    if isinstance(kind, (YearMonthIntervalType, CalendarIntervalType, UserDefinedType)):
+        return str(kind.simpleString())
+    inner: Sequence[DataType] = ()
+    if isinstance(kind, StructType):
+        inner = [field.dataType for field in kind]
+    elif isinstance(kind, ArrayType):
+        inner = [kind.elementType]
+    elif isinstance(kind, MapType):
+        inner = [kind.keyType, kind.valueType]
+    return next((unfit for unfit in map(_unfit, inner) if unfit is not None), None)
+
+
+def refuse_collated_keys(schema: StructType, keys: Sequence[str]) -> None:
+    """A key is compared by its bytes; a collation that sees it otherwise would be ignored."""
+    for name in keys:
+        for field in schema:
+            kind = field.dataType
+            if (
+                field.name == name
+                and isinstance(kind, StringType)
+                and not kind.isUTF8BinaryCollation()
+            ):
+                raise SchemaError(
+                    f"the stream's key column {name!r} is {kind.simpleString()}; keys are compared "
+                    "by their bytes: cast it with collate(..., 'UTF8_BINARY') first"
+                )
+
+
+def master_field(field: pa.Field) -> StructField:
+    """A master column as a column of Spark; refused by name if Spark has no such type."""
+    try:
+        kind = from_arrow_type(spark_arrow_type(field.type))
+    except (PySparkException, TypeError) as error:
+        raise SchemaError(
+            f"the master table's column {field.name!r} is {field.type}, a type that Spark does not "
+            "have; leave it out with select, or build the table with another type"
+        ) from error
+    return StructField(field.name, kind, field.nullable)
+
+
+def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type by which Spark knows values of this type; TypeError if there is none."""
+    types = pa.types
+    if kind in _WIDER:
+        return _WIDER[kind]
+    if types.is_date64(kind):
+        return pa.date32()
+    if types.is_timestamp(kind) or types.is_duration(kind):
+        if kind.unit == "ns":
+            raise TypeError("nanoseconds")
+        return pa.timestamp("us", kind.tz) if types.is_timestamp(kind) else pa.duration("us")
+    if types.is_decimal(kind):
+        if kind.precision > 38:
+            raise TypeError("more than 38 digits")
+        return pa.decimal128(kind.precision, kind.scale)
+    if types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if types.is_struct(kind):
+        return pa.struct([_field(kind.field(i)) for i in range(kind.num_fields)])
+    if types.is_map(kind):
+        return pa.map_(_field(kind.key_field), _field(kind.item_field))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return pa.list_(_field(kind.value_field))
+    return kind
+
+
+def _field(field: pa.Field) -> pa.Field:
+    return field.with_type(spark_arrow_type(field.type))
+
+
+def output_schemas(
+    stream: StructType, arrow: pa.Schema, joined: pa.Schema
+) -> tuple[StructType, pa.Schema]:
+    """What Spark is told that comes back, and the Arrow schema in which it does.
+
+    The stream's columns keep their Spark types to the letter (a collation, a user's metadata),
+    which no Arrow type remembers.
+    """
+    added = [joined.field(i) for i in range(len(arrow), len(joined))]
+    fields = [master_field(field) for field in added]
+    home = [field.with_type(spark_arrow_type(field.type)) for field in added]
+    return StructType([*stream.fields, *fields]), pa.schema([*arrow, *home])
+
+
+def brought_home(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch in the types that Spark expects; as it is, if it has them."""
+    columns: list[Any] = []
+    changed = False
+    for i, field in enumerate(schema):
+        column = batch.column(i)
+        if column.type != field.type and not _same_to_spark(column.type, field.type):
+            column = column.cast(field.type)
+            changed = True
+        columns.append(column)
+    if not changed:
+        return batch
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _same_to_spark(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Spark keeps instants, not zones; and takes text of either width."""
+    types = pa.types
+    if types.is_timestamp(found) and types.is_timestamp(wanted):
+        return bool(found.unit == wanted.unit and (found.tz is None) == (wanted.tz is None))
+    return bool(types.is_large_string(found) or types.is_large_binary(found)) and bool(
+        types.is_string(wanted) or types.is_binary(wanted)
+    )

@@ -1,0 +1,197 @@
+"""``format("semistream")``: joined and written in one crossing into Python, exactly once.
+
+    Spark -> Arrow -> runs of the look-ups -> staged files or tables      (every task)
+    messages of all tasks -> one commit per (query, batch)                (the driver)
+
+The rows never go back into the JVM. What makes a batch appear once is the sink's business
+(:mod:`semistream.sinks`); Spark's part is to say which batch it is, and to run it again until it
+was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
+
+from semistream.errors import ConfigError, SemistreamError
+from semistream.joins.binding import Binding
+from semistream.sinks import Batch, Sink, Staged
+from semistream.spark.enrich import Lookup, _bound, _join, _open, task_slots
+from semistream.spark.metrics import TaskMetrics, task_metrics
+from semistream.spark.pin import micro_batch
+from semistream.spark.schema import master_field, spark_arrow_type
+from semistream.spark.sink_options import SinkPlan, options_of, plan_of
+from semistream.spark.worker import Enrichment
+
+FORMAT = "semistream"
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("semistream")`` known to a session; again does no harm."""
+    # A class of its own takes along what only a session knows: its accumulator, its task slots.
+    kind = type(
+        "RegisteredWarehouse",
+        (WarehouseSource,),
+        {"metrics": task_metrics(spark), "slots": task_slots(spark), "__module__": "__main__"},
+    )
+    spark.dataSource.register(kind)
+
+
+def to_warehouse(
+    df: DataFrame,
+    lookups: Sequence[Lookup] | Lookup = (),
+    *,
+    output: str = "parquet",
+    memory: int | str = "256MB",
+    using: str = "auto",
+    **options: Any,
+) -> DataStreamWriter:
+    """A stream writer that joins ``df`` with master tables and writes the result exactly once.
+
+    Parameters
+    ----------
+    df
+        A streaming DataFrame.
+    lookups
+        One :class:`Lookup` or several, joined one after the other; none only writes.
+    output
+        ``parquet`` or ``delta`` (with ``path=``), or ``postgresql`` (``url=``, ``table=``,
+        optionally ``schema=``).
+    memory, using
+        As in :func:`semistream.enrich`.
+
+    Everything is checked now: tables, columns and the place to write to. Set the trigger and the
+    ``checkpointLocation`` on the writer, and start it.
+    """
+    from semistream.spark.schema import stream_schema
+
+    register(df.sparkSession)
+    chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
+    texts = options_of(chosen, output=output, memory=memory, using=using, **options)
+    plan = plan_of(texts)
+    _, joined = bind(plan, stream_schema(df.schema, df.sparkSession))
+    plan.sink.check(joined)
+    return df.writeStream.format(FORMAT).options(**texts)
+
+
+def bind(plan: SinkPlan, incoming: pa.Schema) -> tuple[list[Any], pa.Schema]:
+    """The look-ups as they travel to workers, and the schema of what is written."""
+    schema, bound = incoming, []
+    for lookup in plan.lookups:
+        source = _open(lookup.master)
+        binding = Binding(source, lookup.on, lookup.select, lookup.how)
+        binding.bind(schema)
+        assert binding.schema is not None
+        for field in list(binding.schema)[len(schema) :]:
+            master_field(field)  # refuses by name what Spark could not read back
+        schema = binding.schema
+        bound.append(_bound(lookup, source, _join(plan.using, source, lookup.how)))
+    home = [
+        field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))
+        for i, field in enumerate(schema)
+    ]
+    return bound, pa.schema(home)
+
+
+class Message(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    def __init__(self, staged: Staged) -> None:
+        self.staged = staged
+
+
+class WarehouseSource(DataSource):
+    """The entry point for Spark, which makes one anew whenever it needs it."""
+
+    metrics: ClassVar[TaskMetrics | None] = None
+    slots: ClassVar[int | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        if overwrite:
+            raise ConfigError(
+                "outputMode 'complete' cannot be written: a warehouse takes new rows; use 'append'"
+            )
+        return WarehouseWriter(dict(self.options), self.metrics, self.slots)
+
+    def writer(self, schema: StructType, overwrite: bool) -> Any:
+        raise ConfigError(
+            f"format({FORMAT!r}) is for df.writeStream; for a batch, use ss.enrich and df.write"
+        )
+
+
+class WarehouseWriter(DataSourceStreamArrowWriter):
+    """``write`` runs in the workers; ``commit`` and ``abort`` beside the driver."""
+
+    def __init__(
+        self, options: dict[str, str], metrics: TaskMetrics | None, slots: int | None
+    ) -> None:
+        self.options = options
+        self.metrics = metrics
+        self.slots = slots
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:
+        context = TaskContext.get()
+        batch = micro_batch()
+        if context is None or batch is None:
+            raise SemistreamError("the warehouse sink ran outside of a micro-batch")
+        plan = plan_of(self.options)
+        rows = self._joined(plan, iterator)
+        staged = plan.sink.stage(rows, None, Batch(batch.query, batch.batch), context.partitionId())
+        return Message(staged)
+
+    def _joined(
+        self, plan: SinkPlan, iterator: Iterator[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        first = next((batch for batch in iterator if batch.num_rows), None)
+        if first is None:
+            return
+        from itertools import chain
+
+        batches = chain([first], iterator)
+        if not plan.lookups:
+            yield from batches
+            return
+        bound, schema = bind(plan, first.schema)
+        task = Enrichment(
+            name=FORMAT,
+            lookups=tuple(bound),
+            memory=plan.memory,
+            slots=self.slots,
+            schema=schema,
+            metrics=self.metrics,
+        )
+        for rows in task(batches):
+            # A run may know a column as non-null that another task's run does not.
+            yield (
+                pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+                if (rows.schema != schema and rows.schema.types == schema.types)
+                else rows.cast(schema)
+            )
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        staged = [message.staged for message in messages if message is not None]
+        if staged:
+            self._sink().commit(staged, Batch(staged[0].batch.query, batchId))
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
+        staged = [message.staged for message in messages if message is not None]
+        if staged:
+            self._sink().abort(staged, Batch(staged[0].batch.query, batchId))
+
+    def _sink(self) -> Sink:
+        return plan_of(self.options).sink

@@ -1,0 +1,171 @@
+"""The warehouse sink's options: Spark knows only texts, so look-ups travel as JSON.
+
+URLs of databases have options of their own whose names contain ``url``, because those are the
+ones that Spark blacks out in its plans and logs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semistream.errors import ConfigError
+from semistream.joins import ALGORITHMS
+from semistream.joins.binding import HOWS
+from semistream.master import MasterTable
+from semistream.master.sql import SqlMaster
+from semistream.memory import parse_size
+from semistream.sinks import OUTPUTS, Sink, open_sink
+from semistream.spark.enrich import Lookup
+
+_PLAIN = ("master", "on", "how", "select", "lookups", "memory", "using", "output")
+_PLACES = {
+    "parquet": ("path", "compression", "durable"),
+    "delta": ("path", "compression", "durable"),
+    "postgresql": ("url", "table", "schema", "patience"),
+}
+# What Spark itself puts among the options of a stream writer.
+_SPARKS = ("checkpointlocation", "queryname", "path")
+_SQL = ("table", "key", "columns", "unique", "page_bytes")
+
+
+@dataclass(frozen=True)
+class SinkPlan:
+    """The options, understood."""
+
+    lookups: tuple[Lookup, ...]
+    memory: int
+    using: str
+    sink: Sink
+
+
+def options_of(lookups: Sequence[Lookup], **options: Any) -> dict[str, str]:
+    """Look-ups and settings as texts; :func:`plan_of` reads them."""
+    texts = {name: _text(value) for name, value in options.items() if value is not None}
+    described = []
+    for number, lookup in enumerate(lookups):
+        master = lookup.master
+        one: dict[str, Any] = {"on": lookup.on, "how": lookup.how, "select": lookup.select}
+        if isinstance(master, (str, os.PathLike)):
+            one["master"] = os.path.abspath(master)
+        elif isinstance(master, MasterTable):
+            one["master"] = os.path.abspath(master.path)
+            if master.pinned:
+                one["version"] = master.version
+        elif isinstance(master, SqlMaster):
+            one["sql"] = master.described()
+            texts[f"url.{number}"] = master.uri
+        else:
+            raise ConfigError(f"master={master!r}: the sink takes a master table or a SqlMaster")
+        described.append(one)
+    if described:
+        texts["lookups"] = json.dumps(described)
+    return texts
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def plan_of(options: Mapping[str, str]) -> SinkPlan:
+    """Check every option; names are without case, as everywhere in Spark."""
+    given = {name.lower(): value for name, value in options.items()}
+    output = given.get("output", "parquet").lower()
+    if output not in OUTPUTS:
+        raise ConfigError(f"output={output!r} is unknown; choose one of {', '.join(OUTPUTS)}")
+    known = {*_PLAIN, *_PLACES[output], *_SPARKS}
+    unknown = [name for name in given if name not in known and not name.startswith("url.")]
+    if unknown:
+        raise ConfigError(
+            f"the sink has no option {unknown[0]!r}; with output={output!r} it has "
+            + ", ".join([*_PLAIN, *_PLACES[output]])
+        )
+    using = given.get("using", "auto")
+    if using != "auto" and using not in ALGORITHMS:
+        raise ConfigError(f"using={using!r}; choose auto or one of {', '.join(ALGORITHMS)}")
+    place: dict[str, Any] = {n: given[n] for n in _PLACES[output] if n in given}
+    if output == "postgresql":
+        place["uri"] = place.pop("url", "")
+    if "durable" in place:
+        place["durable"] = _flag("durable", place["durable"])
+    return SinkPlan(
+        lookups=tuple(_lookups(given)),
+        memory=parse_size(given.get("memory", "256MB")),
+        using=using,
+        sink=open_sink(output, **place),
+    )
+
+
+def _flag(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ConfigError(f"{name}={value!r}: say true or false")
+    return value.lower() == "true"
+
+
+def _lookups(given: dict[str, str]) -> list[Lookup]:
+    if "lookups" in given:
+        try:
+            items = json.loads(given["lookups"])
+        except ValueError as error:
+            raise ConfigError(f"lookups={given['lookups']!r} is not JSON: {error}") from error
+        if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+            raise ConfigError("lookups: give a JSON list of objects with master, on, how, select")
+        return [_lookup(item, given.get(f"url.{n}")) for n, item in enumerate(items)]
+    if "master" not in given:
+        return []
+    item = {
+        "master": given["master"],
+        "on": _json_or_names(given.get("on")),
+        "how": given.get("how", "inner"),
+        "select": _json_or_names(given.get("select"), many=True),
+    }
+    return [_lookup(item, None)]
+
+
+def _json_or_names(text: str | None, many: bool = False) -> Any:
+    """``product_id``, ``a, b``, or a JSON list or object for names that need it."""
+    if text is None:
+        return None
+    if text.lstrip().startswith(("[", "{")):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ConfigError(f"{text!r} is not JSON: {error}") from error
+    names = [name.strip() for name in text.split(",")]
+    return names if many or len(names) > 1 else names[0]
+
+
+def _lookup(item: dict[str, Any], url: str | None) -> Lookup:
+    extra = set(item) - {"master", "version", "sql", "on", "how", "select"}
+    if extra:
+        raise ConfigError(f"lookups: {sorted(extra)[0]!r} is no field of a look-up")
+    how = item.get("how") or "inner"
+    if how not in HOWS:
+        raise ConfigError(f"how={how!r} is unknown; choose one of {', '.join(HOWS)}")
+    if not item.get("on"):
+        raise ConfigError("on is missing: name the column to join on")
+    master: Any
+    if "sql" in item:
+        master = sql_master(url or "", item["sql"])
+    elif not item.get("master"):
+        raise ConfigError("master is missing: name the folder of the master table")
+    elif "version" in item:
+        master = MasterTable.open(item["master"], item["version"])
+    else:
+        master = item["master"]
+    return Lookup(master, item["on"], how, item.get("select"))
+
+
+_sql_masters: dict[str, Any] = {}
+
+
+def sql_master(url: str, fields: dict[str, Any]) -> Any:
+    """One per process and description: the cut points are drawn once, the connection is shared."""
+    name = json.dumps([url, fields], sort_keys=True)
+    if name not in _sql_masters:
+        chosen = {n: fields[n] for n in _SQL if fields.get(n) is not None}
+        _sql_masters[name] = SqlMaster(url, **chosen)
+    return _sql_masters[name]

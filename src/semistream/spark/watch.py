@@ -1,0 +1,120 @@
+"""Looking after a running query: a line of figures, and a stop that waits for the batch."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from semistream.spark.errors import honest
+from semistream.spark.listener import Metrics
+
+_POLL = 0.2
+_IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """The newest micro-batch, and the rows of all since the start."""
+
+    batch: int
+    rows: int
+    rows_per_second: float
+    hit_rate: float | None
+    seconds: float
+    lag: str
+
+    def __str__(self) -> str:
+        hits = "-" if self.hit_rate is None else f"{self.hit_rate:.0%}"
+        return (
+            f"batch {self.batch} | {self.rows:,} rows | {self.rows_per_second:,.0f} rows/s | "
+            f"hit rate {hits} | batch time {self.seconds:.2f} s | lag {self.lag}"
+        )
+
+
+def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
+    """Until the query ends, fails (raises) or the user presses Ctrl-C; the rows it took in."""
+    stop = threading.Event()
+    watcher = _Watcher(query, metrics, show)
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    try:
+        while not stop.is_set():
+            with honest():
+                if query.awaitTermination(_POLL):
+                    break
+            watcher.look()
+        if stop.is_set():
+            _finish_batch(query)
+        watcher.look()
+    finally:
+        query.stop()
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
+    return watcher.rows
+
+
+def _finish_batch(query: Any) -> None:
+    """Wait for the end of the batch that runs now, if one does."""
+
+    def done() -> int:
+        progress = query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])
+
+    began = done()
+    while query.isActive and query.status["isTriggerActive"] and done() == began:
+        if query.status["message"] in _IDLE:
+            return
+        time.sleep(_POLL / 4)
+
+
+class _Watcher:
+    def __init__(self, query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> None:
+        self._query, self._metrics, self._show = query, metrics, show
+        self._seen: set[int] = set()
+        self.rows = 0
+
+    def look(self) -> None:
+        for progress in self._query.recentProgress:
+            batch, rows = int(progress["batchId"]), int(progress["numInputRows"])
+            if batch in self._seen or not rows:
+                continue
+            self._seen.add(batch)
+            self.rows += rows
+            seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+            self._show(
+                Figures(
+                    batch=batch,
+                    rows=self.rows,
+                    rows_per_second=rows / seconds if seconds else 0.0,
+                    hit_rate=self._hit_rate(batch),
+                    seconds=seconds,
+                    lag=_lag(progress),
+                )
+            )
+
+    def _hit_rate(self, batch: int) -> float | None:
+        """The worst look-up's share of tuples that met their row in memory."""
+        for _ in range(5):  # the listener may be a moment behind
+            for record in reversed(self._metrics.records):
+                if record["batch"] == batch and record["query"] == str(self._query.id):
+                    rates = [one["hit_rate"] for one in record["lookups"]]
+                    return min((rate for rate in rates if rate is not None), default=None)
+            time.sleep(0.02)
+        return None
+
+
+def _lag(progress: Any) -> str:
+    """Messages that Kafka has and the query has not; for other sources, the batch's own time."""
+    behind = [
+        int(float(source["metrics"]["maxOffsetsBehindLatest"]))
+        for source in progress["sources"]
+        if "maxOffsetsBehindLatest" in (source.get("metrics") or {})
+    ]
+    if behind:
+        return f"{max(behind):,} messages"
+    return f"{progress['durationMs'].get('triggerExecution', 0) / 1000:.1f} s"

@@ -1,0 +1,204 @@
+"""The join at work inside Spark: what runs in the Python worker for every task.
+
+    Spark -> gather -> run -> (run of the next look-up) -> rows in Spark's types -> Spark
+
+Runs are kept in the worker from one task to the next, so that their front stages stay warm; a
+task drains them before it ends, so no tuple ever waits outside Spark's own checkpoint.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.errors import BudgetError
+from semistream.joins import Join, Run
+from semistream.joins.binding import On, Select
+from semistream.master import MasterTable
+from semistream.master.pages import PageSource
+from semistream.master.sort import joined
+from semistream.memory import format_size
+from semistream.spark.metrics import Report, TaskMetrics
+from semistream.spark.pin import MicroBatch, micro_batch, pinned_version
+from semistream.spark.registry import REGISTRY
+from semistream.spark.schema import brought_home
+
+_GATHER_ROWS = 1 << 16  # Spark sends 10,000 rows at a time; a run does better with more
+_GATHER_BYTES = 4 << 20
+
+
+@dataclass(frozen=True)
+class BoundLookup:
+    """One look-up as it travels to the workers.
+
+    ``path`` and ``version`` for a master table; ``source`` for anything else that has pages.
+    ``follow``: micro-batches pin the newest version; else all meet ``version``.
+    """
+
+    join: Join
+    on: On
+    select: Select | None
+    path: str | None
+    version: int
+    follow: bool
+    source: PageSource | None = None
+    nbytes: int = 0
+
+    def version_for(self, batch: MicroBatch | None) -> int:
+        if batch is None or not self.follow or self.path is None:
+            return self.version
+        return pinned_version(self.path, batch)
+
+    def open(self, memory: int, version: int) -> Run:
+        source = self.source
+        if source is None:
+            assert self.path is not None
+            source = MasterTable.open(self.path, version)
+        return replace(self.join, memory=memory).open(
+            source, self.on, select=self.select, follow=False
+        )
+
+    @property
+    def where(self) -> str:
+        return self.path or str(getattr(self.source, "path", type(self.source).__name__))
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        return (self.where, repr(self.join), repr(self.on), repr(self.select), self.follow)
+
+
+@dataclass(frozen=True)
+class Enrichment:
+    """The function that Spark maps over a partition's batches. Immutable and picklable."""
+
+    name: str
+    lookups: tuple[BoundLookup, ...]
+    memory: int
+    slots: int | None
+    schema: pa.Schema
+    metrics: TaskMetrics | None = None
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        gathered = _gathered(batches)
+        first = next(gathered, None)
+        if first is None:
+            return
+        batch = micro_batch()
+        versions = [lookup.version_for(batch) for lookup in self.lookups]
+        slots = self.slots or os.cpu_count() or 1
+        report = Report(batch, self.name, [lookup.where for lookup in self.lookups])
+        with REGISTRY.checkout(
+            self._budget_name(batch, first.schema),
+            self.memory,
+            slots,
+            lambda memory: Star(self.lookups, memory, versions),
+        ) as (star, warm):
+            report.begin(star.runs, warm)
+            star.use(versions)
+            for rows in star.serve(first, gathered):
+                yield brought_home(rows, self.schema)
+            if self.metrics is not None:
+                self.metrics.add(report.end(star.runs))
+
+    def _budget_name(self, batch: MicroBatch | None, schema: pa.Schema) -> str:
+        """Tasks that may use the same run have the same name, in every worker of an executor.
+
+        A streaming query is known by its id, which outlives a restart; other tasks belong
+        together if they come from the same call of ``enrich``.
+        """
+        owner = self.name if batch is None else batch.query
+        parts = (owner, self.memory, schema.to_string(), *(one.identity for one in self.lookups))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+
+class Star:
+    """The runs of all look-ups, one behind the other: a row leaves when the last one is done."""
+
+    def __init__(self, lookups: tuple[BoundLookup, ...], memory: int, versions: list[int]) -> None:
+        self.runs: list[Run] = []
+        shares = divide(memory, [lookup.nbytes for lookup in lookups])
+        self._memory = memory
+        try:
+            for lookup, share, version in zip(lookups, shares, versions, strict=True):
+                self.runs.append(lookup.open(share, version))
+        except BudgetError as error:
+            self.close()
+            raise self._explained(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def use(self, versions: list[int]) -> None:
+        for run, version in zip(self.runs, versions, strict=True):
+            run.use(version)
+
+    def serve(
+        self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows of these batches, complete; nothing waits afterwards."""
+        try:
+            yield from self._push(0, first)
+            for batch in rest:
+                yield from self._push(0, batch)
+            for level, run in enumerate(self.runs):
+                for rows in run.flush():
+                    yield from self._push(level + 1, rows)
+        except BudgetError as error:
+            raise self._explained(error) from error
+
+    def _push(self, level: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if level == len(self.runs):
+            yield batch
+            return
+        for rows in self.runs[level].push(batch):
+            yield from self._push(level + 1, rows)
+
+    def close(self) -> None:
+        for run in self.runs:
+            run.close()
+
+    def _explained(self, error: BudgetError) -> BudgetError:
+        return BudgetError(
+            f"{error}. This worker's share of the executor's memory is "
+            f"{format_size(self._memory)}, for {max(1, len(self.runs))} look-up(s); raise memory"
+        )
+
+
+def divide(memory: int, sizes: list[int]) -> list[int]:
+    """Shares of a budget: equal, but none more than its table could fill.
+
+    >>> divide(100, [10, 1000]), divide(100, [500, 1000])
+    ([20, 80], [50, 50])
+    """
+    shares = [0] * len(sizes)
+    left, waiting = memory, sorted(range(len(sizes)), key=lambda i: sizes[i])
+    while waiting:
+        i = waiting.pop(0)
+        equal = left // (len(waiting) + 1)
+        # A table in memory takes about twice its size on disk: rows, and the hash table on them.
+        floor = min(equal, 32 << 20) if memory > 1 << 20 else 0
+        shares[i] = max(floor, min(equal, 2 * sizes[i])) if waiting else left
+        left -= shares[i]
+    return shares
+
+
+def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fewer, larger batches; empty ones are left out."""
+    held: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        held.append(batch)
+        rows += batch.num_rows
+        nbytes += batch.nbytes
+        if rows >= _GATHER_ROWS or nbytes >= _GATHER_BYTES:
+            yield joined(held)
+            held, rows, nbytes = [], 0, 0
+    if held:
+        yield joined(held)

@@ -1,0 +1,55 @@
+"""For tests of programs that use semistream: a clock that they move, an observer that remembers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistream.joins.observer import Observer
+
+
+class FakeClock:
+    """A clock that stands still until it is moved, or moves a little whenever it is read.
+
+    >>> clock = FakeClock()
+    >>> clock.advance(1.5)
+    >>> clock()
+    1.5
+    """
+
+    def __init__(self, start: float = 0.0, tick: float = 0.0) -> None:
+        self.now = start
+        self.tick = tick
+
+    def __call__(self) -> float:
+        now = self.now
+        self.now += self.tick
+        return now
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class RecordingObserver(Observer):
+    """Remembers all it is told as (method, arguments by position)."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, tuple[Any, ...]]] = []
+
+    def named(self, name: str) -> list[tuple[Any, ...]]:
+        """The arguments of every call of one method, in order."""
+        return [arguments for event, arguments in self.events if event == name]
+
+    def pushed(self, *arguments: Any) -> None:
+        self.events.append(("pushed", arguments))
+
+    def iterated(self, *arguments: Any) -> None:
+        self.events.append(("iterated", arguments))
+
+    def page_read(self, *arguments: Any) -> None:
+        self.events.append(("page_read", arguments))
+
+    def front_stage_changed(self, *arguments: Any) -> None:
+        self.events.append(("front_stage_changed", arguments))
+
+    def version_changed(self, *arguments: Any) -> None:
+        self.events.append(("version_changed", arguments))

@@ -1,0 +1,44 @@
+"""The demo, made small."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import semistream as ss
+from semistream.cli.demo import app, run_demo
+
+SMALL = ["--rows", "20000", "--tuples", "50000", "--memory", "2MB"]
+
+
+@pytest.mark.parametrize("join", list(ss.ALGORITHMS))
+def test_it_measures(join: str, tmp_path: Path) -> None:
+    steps: list[tuple[str, int, int]] = []
+    result = run_demo(
+        rows=20_000,
+        tuples=20_000,
+        memory="2MB",
+        join=join,
+        exponent=1.0,
+        folder=tmp_path,
+        progress=lambda *step: steps.append(step),
+    )
+    assert result.master_rows == 20_000
+    assert result.stats["rows_out"] == result.stats["tuples_in"] == 20_000
+    assert result.tuples_per_second > 0
+    assert sum(result.memory.values()) <= result.budget == 2_000_000
+    assert result.sample.num_rows == 5
+    assert None not in result.sample["price"].to_pylist()
+    assert [step for step in steps if step[1] == step[2]], "the bars reach their end"
+
+
+def test_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    done = CliRunner().invoke(app, SMALL, env={"COLUMNS": "120"})
+    assert done.exit_code == 0, done.output
+    for word in ("tuples/s", "front stage", "pages", "window", "of 2.0 MB", "price"):
+        assert word in done.output
+    assert list(tmp_path.iterdir()) == [], "the demo leaves nothing behind"

@@ -1,0 +1,62 @@
+"""The root of the command line: what every command gets from it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from semistream import cli
+from semistream.errors import ConfigError
+
+
+def semistream(*arguments: str) -> subprocess.CompletedProcess[str]:
+    code = "from semistream.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True)
+
+
+def test_version() -> None:
+    done = semistream("--version")
+    assert done.returncode == 0
+    assert done.stdout.strip() == f"semistream {version('semistream')}"
+
+
+def test_help_names_every_command() -> None:
+    done = semistream("--help")
+    assert done.returncode == 0
+    for command in ("demo", "master", "generate"):
+        assert command in done.stdout
+
+
+def test_an_unknown_command() -> None:
+    done = semistream("enrich")
+    assert done.returncode == 2
+    assert "enrich" in done.stderr
+
+
+def test_an_error_is_one_line_and_code_2(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise ConfigError("memory='lots' is not a size")
+
+    monkeypatch.setattr(cli, "app", fail)
+    with pytest.raises(SystemExit) as leaving:
+        cli.main()
+    assert leaving.value.code == 2
+    assert capsys.readouterr().err == "error: memory='lots' is not a size\n"
+
+
+def test_a_bad_option_of_the_library_is_an_error_too() -> None:
+    done = semistream("demo", "--memory", "lots", "--rows", "10", "--tuples", "10")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: memory='lots'")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_command_loads_only_what_it_needs() -> None:
+    code = "import sys, semistream.cli; print('numba' in sys.modules, 'rich' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split()[0] == "False"

@@ -1,0 +1,74 @@
+"""One rule for all: every join, every ``how``, every case gives the rows of the naive join.
+
+``every_join(cases)`` makes a test per join, how and case; a failing test is named by the three.
+A join that is added to ``semistream.ALGORITHMS`` is in the suite without further ado.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+import naive
+import semistream as ss
+from harness import Case, cut, drive, smallest_memory
+
+ROOMY = "4MB"
+
+every_algorithm = pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
+every_how = pytest.mark.parametrize("how", naive.HOWS)
+
+
+def every_join(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize(
+        ("algorithm", "how", "case"),
+        [
+            pytest.param(algorithm, how, case, id=f"{algorithm}-{how}-{case.name}")
+            for case in cases
+            for algorithm in ss.ALGORITHMS
+            for how in naive.HOWS
+        ],
+    )
+
+
+_least: dict[tuple[str, int], int] = {}
+
+
+def conform(algorithm: str, how: str, case: Case, master: Any) -> None:
+    """However the stream is cut and with whatever memory, the rows are those of the naive join.
+
+    Some budgets are so small that windows fill, rows are evicted and cycles wrap; in another
+    everything fits.
+    """
+    expected = case.expected(how)
+    least = least_memory(algorithm, case, master)
+    budgets = [least + 300, 2 * least, ROOMY]
+    for turn, size in enumerate(case.cuts):
+        memory = budgets[turn % len(budgets)]
+        join = ss.join(algorithm, memory=memory, how=how, **case.options)
+        with join.open(master, on=case.on, select=case.select) as run:
+            out = drive(run, cut(case.stream, size))
+            naive.same_rows(naive.rows_of(out), expected)
+            assert run.schema.names == case.columns(how)
+            assert all(rows.schema == run.schema for rows in out)
+            check_counters(run.stats, case)
+
+
+def least_memory(algorithm: str, case: Case, master: Any) -> int:
+    """The smallest budget for the ``how`` that needs most, looked for once."""
+    identity = (algorithm, id(case))
+    if identity not in _least:
+        batches = cut(case.stream, len(case.stream) + 1)
+        options = {"how": "left", "select": case.select, **case.options}
+        _least[identity] = smallest_memory(algorithm, master, batches, case.on, **options)
+    return _least[identity]
+
+
+def check_counters(stats: Any, case: Case) -> None:
+    matched = len(case.expected("left_semi"))
+    assert stats.tuples_in == len(case.stream)
+    assert stats.matched == matched
+    assert stats.unmatched == len(case.stream) - matched
+    assert stats.shed == 0

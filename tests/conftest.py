@@ -1,0 +1,32 @@
+"""Fixtures that the suites share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from harness import Case, build
+
+settings.register_profile(
+    "semistream",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("semistream")
+
+
+@pytest.fixture(scope="session")
+def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The master table of a case, built once however many joins and hows run on it."""
+    built: dict[Any, Any] = {}
+
+    def get(case: Case) -> Any:
+        identity = (id(case.master), tuple(case.key), case.page_bytes)
+        if identity not in built:
+            path = tmp_path_factory.mktemp("master") / "table"
+            built[identity] = build(path, case.master, case.key, page_bytes=case.page_bytes)
+        return built[identity]
+
+    return get

@@ -1,0 +1,178 @@
+"""A page that cannot be read: an error, nothing lost, and on with it when the fault is gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import naive
+import semistream as ss
+from harness import build, check_books, cut, drain_by_steps, smallest_memory, watched
+
+STREAM = pa.table(
+    {"n": range(600), "k": np.random.default_rng(1).integers(-10, 1010, 600)},
+)
+MASTER = pa.table({"k": range(1000), "v": range(1000), "text": ["x" * 30] * 1000})
+
+every_algorithm = pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
+every_how = pytest.mark.parametrize("how", naive.HOWS)
+
+
+class Disk:
+    """The machine's disk, with a switch that breaks it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.broken = False
+        self.fail_every = 0
+        self.reads = 0
+        self.read = os.preadv
+        monkeypatch.setattr(os, "preadv", self.preadv)
+
+    def preadv(self, *arguments: Any) -> int:
+        self.reads += 1
+        if self.broken or (self.fail_every and self.reads % self.fail_every == 0):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return self.read(*arguments)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Disk:
+    return Disk(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("faults") / "table"
+    build(path, MASTER, ["k"])
+    return path
+
+
+def open_run(algorithm: str, folder: Path, how: str = "left") -> Any:
+    master = ss.MasterTable.open(folder)
+    least = smallest_memory(algorithm, master, cut(STREAM, 50), "k", how=how)
+    return ss.join(algorithm, memory=int(1.3 * least), how=how).open(master, on="k")
+
+
+def collect(out: list[pa.RecordBatch], rows: Iterable[pa.RecordBatch]) -> bool:
+    """Append what comes; whether a read failed on the way."""
+    try:
+        for batch in rows:
+            out.append(batch)
+    except ss.MasterTableError:
+        return True
+    return False
+
+
+@every_algorithm
+@every_how
+def test_a_disk_that_breaks_and_is_mended(
+    algorithm: str, how: str, folder: Path, disk: Disk
+) -> None:
+    out: list[pa.RecordBatch] = []
+    with open_run(algorithm, folder, how) as run:
+        failed = 0
+        for turn, batch in enumerate(cut(STREAM, 50)):
+            disk.broken = turn % 3 == 1
+            failed += collect(out, run.push(batch))
+            check_books(run)
+            assert run.stats.tuples_in == 50 * (turn + 1)
+            if disk.broken and run.stats.waiting:
+                before = run.stats.as_dict()
+                with pytest.raises(ss.MasterTableError):
+                    list(run.step())
+                check_books(run)
+                assert run.stats.waiting == before["waiting"], "a failed read let a tuple go"
+                assert run.stats.rows_out == before["rows_out"]
+                disk.broken = False
+                out += watched(run, run.step())
+        assert failed, "the test broke nothing"
+        disk.broken = False
+        out += watched(run, run.flush())
+        assert run.stats.waiting == 0
+    naive.same_rows(naive.rows_of(out), naive.join(STREAM, MASTER, "k", how))
+
+
+@every_algorithm
+def test_a_disk_that_fails_now_and_then(algorithm: str, folder: Path, disk: Disk) -> None:
+    out: list[pa.RecordBatch] = []
+    with open_run(algorithm, folder) as run:
+        disk.fail_every = 3
+        for batch in cut(STREAM, 50):
+            before = run.stats.tuples_in
+            while run.stats.tuples_in == before:  # refused as a whole or taken as a whole
+                collect(out, run.push(batch))
+            assert run.stats.tuples_in == before + 50
+            check_books(run)
+        for _ in range(2000):
+            if not collect(out, run.flush()):
+                break
+            check_books(run)
+        assert run.stats.waiting == 0
+    naive.same_rows(naive.rows_of(out), naive.join(STREAM, MASTER, "k", "left"))
+
+
+@every_algorithm
+def test_a_disk_broken_from_the_start(algorithm: str, folder: Path, disk: Disk) -> None:
+    with open_run(algorithm, folder) as run:
+        disk.broken = True
+        out: list[pa.RecordBatch] = []
+        collect(out, run.push(cut(STREAM, 200)[0]))
+        with pytest.raises(ss.MasterTableError) as failure:
+            list(run.flush())
+        assert "table" in str(failure.value), "the error names the file"
+        assert os.strerror(errno.EIO) in str(failure.value)
+        disk.broken = False
+        out += drain_by_steps(run)
+    naive.same_rows(naive.rows_of(out), naive.join(STREAM.slice(0, 200), MASTER, "k", "left"))
+
+
+def damage(segment: Path, how: str) -> None:
+    content = bytearray(segment.read_bytes())
+    if how == "truncated":
+        del content[len(content) // 3 :]
+    elif how == "flipped byte":
+        for place in range(1000, len(content), 64):  # wherever pages lie, each has one
+            content[place] ^= 0x10
+    segment.write_bytes(content)
+
+
+@every_algorithm
+@pytest.mark.parametrize("how", ["truncated", "flipped byte"])
+def test_a_segment_damaged_under_a_run(algorithm: str, how: str, tmp_path: Path) -> None:
+    build(tmp_path / "table", MASTER, ["k"])
+    segments = sorted((tmp_path / "table").rglob("*"), key=lambda path: path.stat().st_size)
+    segment = segments[-1]
+    whole = segment.read_bytes()
+    out: list[pa.RecordBatch] = []
+    with open_run(algorithm, tmp_path / "table") as run:
+        first, second, third = cut(STREAM, 200)
+        out += watched(run, run.push(first))
+        damage(segment, how)
+        failed = collect(out, run.push(second)) or collect(out, run.flush())
+        assert failed, f"a {how} segment went unnoticed"
+        check_books(run)
+        segment.write_bytes(whole)
+        out += watched(run, run.push(third))
+        out += watched(run, run.flush())
+    naive.same_rows(naive.rows_of(out), naive.join(STREAM, MASTER, "k", "left"))
+
+
+@every_algorithm
+def test_a_corrupt_page_is_named(algorithm: str, tmp_path: Path) -> None:
+    build(tmp_path / "table", MASTER, ["k"])
+    segment = max((tmp_path / "table").rglob("*"), key=lambda path: path.stat().st_size)
+    with open_run(algorithm, tmp_path / "table") as run:
+        damage(segment, "flipped byte")
+        list_until_error: list[pa.RecordBatch] = []
+        with pytest.raises(ss.MasterTableError) as failure:
+            list_until_error += run.push(cut(STREAM, 600)[0])
+            list_until_error += run.flush()
+        assert "page" in str(failure.value)
+        assert segment.name in str(failure.value) or str(tmp_path) in str(failure.value)

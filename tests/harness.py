@@ -1,0 +1,131 @@
+"""How the suites run a join: cut a stream, push it, and look at the books all the while."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import naive
+import semistream as ss
+
+ALL_AT_ONCE = 1 << 40
+
+
+@dataclass(frozen=True)
+class Case:
+    """A stream, a master table and how they are joined; its name is all that tests show."""
+
+    name: str
+    stream: pa.Table
+    master: pa.Table
+    on: str | Sequence[str] | Mapping[str, str] = "k"
+    select: Sequence[str] | Mapping[str, str] | None = None
+    page_bytes: int = 1024
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cuts: tuple[int, ...] = (7, ALL_AT_ONCE)
+
+    remembered: dict[str, naive.Rows] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def key(self) -> list[str]:
+        return list(naive.key_pairs(self.on).values())
+
+    def expected(self, how: str) -> naive.Rows:
+        """The answer, worked out once for all joins."""
+        if how not in self.remembered:
+            rows = naive.join(self.stream, self.master, self.on, how, self.select)
+            self.remembered[how] = rows
+        return self.remembered[how]
+
+    def columns(self, how: str) -> list[str]:
+        return naive.columns(self.stream, self.master, self.on, how, self.select)
+
+
+def cut(table: pa.Table, size: int) -> list[pa.RecordBatch]:
+    """The table in record batches of ``size`` rows; a table without rows is one empty batch."""
+    batch = table.combine_chunks().to_batches()
+    whole = batch[0] if batch else pa.RecordBatch.from_pylist([], schema=table.schema)
+    return [whole.slice(start, size) for start in range(0, len(whole), size)] or [whole]
+
+
+def check_books(run: Any) -> None:
+    """The two promises that hold at every moment: nothing lost, and within the budget."""
+    stats, memory = run.stats, run.memory
+    accounted = stats.matched + stats.unmatched + stats.shed + stats.waiting
+    assert stats.tuples_in == accounted, f"a tuple is lost: {stats.as_dict()}"
+    assert min(stats.matched, stats.unmatched, stats.waiting) >= 0, stats.as_dict()
+    sizes = list(memory.values())
+    assert memory.total == sum(sizes), f"memory does not add up: {dict(memory)}"
+    assert min(sizes) >= 0, f"a size is negative: {dict(memory)}"
+    assert memory.total <= memory.budget, f"{memory.total} > {memory.budget}: {dict(memory)}"
+
+
+def watched(run: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The batches, with a look at the books after each and at the end."""
+    for rows in batches:
+        check_books(run)
+        yield rows
+    check_books(run)
+
+
+def drive(run: Any, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Push all batches, flush, and return what came out."""
+    rows_before = run.stats.rows_out
+    out: list[pa.RecordBatch] = []
+    for batch in batches:
+        out += watched(run, run.push(batch))
+    out += watched(run, run.flush())
+    assert run.stats.waiting == 0, f"flush leaves tuples waiting: {run.stats.as_dict()}"
+    assert run.stats.rows_out - rows_before == sum(rows.num_rows for rows in out)
+    return out
+
+
+def drain_by_steps(run: Any, most: int = 10_000) -> list[pa.RecordBatch]:
+    """Step until nothing waits."""
+    out: list[pa.RecordBatch] = []
+    for _ in range(most):
+        if run.stats.waiting == 0:
+            return out
+        out += watched(run, run.step())
+    raise AssertionError(f"still waiting after {most} steps: {run.stats.as_dict()}")
+
+
+def build(path: Path, table: pa.Table, key: Sequence[str], **options: Any) -> Any:
+    """A master table with small pages."""
+    options = {"unique": False, "page_bytes": 1024, **options}
+    return ss.MasterTable.build(table, path, key=list(key), **options)
+
+
+def smallest_memory(
+    algorithm: str, master: Any, batches: Sequence[pa.RecordBatch], on: Any, **options: Any
+) -> int:
+    """About the smallest budget with which the join serves this stream.
+
+    That the budget which an error names does work is the business of another test; here a join
+    that names too little gets a little more.
+    """
+    select = options.pop("select", None)
+    memory = 100
+    for _ in range(60):
+        join = ss.join(algorithm, memory=memory, **options)
+        try:
+            with join.open(master, on=on, select=select) as run:
+                for batch in batches:
+                    for _ in run.push(batch):
+                        pass
+            return memory
+        except ss.BudgetError as error:
+            memory = max(size_named_in(str(error)), int(1.2 * memory))
+    raise AssertionError(f"{algorithm} refuses every budget")
+
+
+def size_named_in(message: str) -> int:
+    """The last "... bytes" of an error message: what it says would do."""
+    sizes = re.findall(r"(\d+) bytes", message)
+    assert sizes, f"no size in: {message}"
+    return int(sizes[-1])

@@ -1,0 +1,134 @@
+"""Build, locate, upsert, delete, compact: for every key type, against a plain model."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from master.cases import KEYS, contents, names, order, plain, rows_table
+from semistream.master import MasterTable, verify
+
+quick = settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+# Thousands of small files that are flushed one by one: faster where there is no disk.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+every_key = pytest.mark.parametrize("kind", list(KEYS))
+
+
+def key_columns(kinds: list[pa.DataType], keys: list[Any]) -> list[pa.Array]:
+    table = rows_table(kinds, [(key, 0) for key in keys])
+    return [table.column(name).combine_chunks() for name in names(kinds)]
+
+
+def spelled(columns: Any) -> list[tuple[Any, ...]]:
+    return list(zip(*([plain(value) for value in column] for column in columns), strict=True))
+
+
+def check_locate(table: MasterTable, kinds: list[pa.DataType], keys: list[Any]) -> None:
+    """Every page that shows a key lies in the range that the index gives for it."""
+    reader = table.reader()
+    low, high = table.index.locate(key_columns(kinds, keys))
+    places: dict[Any, list[int]] = {}
+    for page in range(table.num_pages):
+        (batch,) = reader.read(page)
+        for row in spelled(batch.select(names(kinds)).columns):
+            places.setdefault(row, []).append(page)
+    for i, row in enumerate(spelled(key_columns(kinds, keys))):
+        found = places.get(row, [])
+        assert all(low[i] <= page <= high[i] for page in found), (keys[i], found)
+        if table.num_pages:
+            assert 0 <= low[i] <= high[i] < table.num_pages
+        for page in range(low[i], high[i]):
+            assert table.index.continues[page]
+
+
+@every_key
+@quick
+@given(data=st.data())
+def test_a_build_holds_all_rows_in_key_order(kind: str, data: Any) -> None:
+    kinds, values = KEYS[kind]
+    keys = data.draw(st.lists(values, max_size=60))
+    rows = [(key, n) for n, key in enumerate(keys)]
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        table = MasterTable.build(
+            rows_table(kinds, rows), folder, key=names(kinds), page_bytes=600, memory=1
+        )
+        assert table.num_rows == len(rows)
+        shown = contents(table, len(kinds))
+        assert sorted(shown, key=str) == sorted(rows, key=str)
+        assert [order(key) for key, _ in shown] == sorted(order(key) for key in keys)
+        check_locate(table, kinds, keys + data.draw(st.lists(values, max_size=5)))
+        assert verify(table) == []
+
+
+@every_key
+@quick
+@given(data=st.data())
+def test_changes_follow_a_dictionary(kind: str, data: Any) -> None:
+    """A non-unique table: an upsert replaces all rows of each key that it names."""
+    kinds, values = KEYS[kind]
+    pool = data.draw(st.lists(values, min_size=1, max_size=12))
+    some = st.lists(st.sampled_from(pool), max_size=20)
+    number = iter(range(10**6))
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        rows = [(key, next(number)) for key in data.draw(some)]
+        model: dict[Any, list[int]] = {}
+        for key, n in rows:
+            model.setdefault(key, []).append(n)
+        table = MasterTable.build(rows_table(kinds, rows), folder, key=names(kinds), page_bytes=450)
+        history = [(table.version, dict(model))]
+        for change in data.draw(
+            st.lists(st.sampled_from(["upsert", "delete", "compact"]), max_size=5)
+        ):
+            before = table
+            touched: set[Any] = set()
+            if change == "upsert":
+                rows = [(key, next(number)) for key in data.draw(some)]
+                touched = {key for key, _ in rows}
+                model = {key: ns for key, ns in model.items() if key not in touched}
+                for key, n in rows:
+                    model.setdefault(key, []).append(n)
+                table = table.upsert(rows_table(kinds, rows))
+            elif change == "delete":
+                gone = data.draw(some)
+                touched = set(gone)
+                model = {key: ns for key, ns in model.items() if key not in touched}
+                table = table.delete(
+                    pa.table(dict(zip(names(kinds), key_columns(kinds, gone), strict=True)))
+                )
+            else:
+                table = table.compact()
+            check(table, kinds, model)
+            changed = table.changed_keys(before.version)
+            assert changed is not None
+            listed = {row for batch in changed for row in spelled(batch.columns)}
+            assert listed == set(spelled(key_columns(kinds, list(touched))))
+            history.append((table.version, dict(model)))
+        check_locate(table, kinds, pool)
+        for version, then in history:
+            check(MasterTable.open(folder, version), kinds, then)
+            assert verify(folder, version) == []
+        table.vacuum(keep=1)
+        check(MasterTable.open(folder), kinds, model)
+
+
+def check(table: MasterTable, kinds: list[pa.DataType], model: dict[Any, list[int]]) -> None:
+    expected = [(key, n) for key, ns in model.items() for n in ns]
+    shown = contents(table, len(kinds))
+    assert sorted(shown, key=str) == sorted(expected, key=str)
+    assert [order(key) for key, _ in shown] == sorted(order(key) for key, _ in expected)
+    assert table.num_rows == len(expected)
+    reader = table.reader(pages_at_once=3)
+    together = []
+    for first in range(0, table.num_pages, 3):
+        batches = reader.read(first, min(3, table.num_pages - first))
+        assert all(pa.ipc.get_record_batch_size(b) <= table.max_page_bytes + 512 for b in batches)
+        together += [n for batch in batches for n in batch.column("n").to_pylist()]
+    assert together == [n for _, n in shown]

@@ -1,0 +1,67 @@
+"""The budget is kept: by the books at every push, and by the process as a whole."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semistream as ss
+
+MEASURE = Path(__file__).with_name("measure.py")
+OVERHEAD = 32_000_000
+
+every_algorithm = pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
+
+
+def start(*arguments: object) -> str:
+    done = subprocess.run(
+        [sys.executable, MEASURE, *map(str, arguments)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The path of a table of so many products, built once by another process."""
+    folder = tmp_path_factory.mktemp("memory")
+
+    def get(rows: int, page_bytes: str) -> Path:
+        path = folder / f"{rows} in {page_bytes}"
+        if not path.exists():
+            start("build", path, rows, page_bytes)
+        return path
+
+    return get
+
+
+def check(algorithm: str, table: Any, rows: int, tuples: int, memory: str) -> None:
+    # Whoever reads a page for a single tuple is better off with small ones.
+    page_bytes = "16KiB" if algorithm.endswith("inlj") else "256KiB"
+    path, tiny = table(rows, page_bytes), table(1_000, page_bytes)
+    measured = json.loads(start(algorithm, path, tuples, memory, tiny))
+    budget, stats = measured["budget"], measured["stats"]
+    assert measured["balanced"]
+    assert measured["right"], "the prices do not add up"
+    assert stats["tuples_in"] == stats["rows_out"] == tuples
+    assert stats["waiting"] == stats["shed"] == 0
+    assert stats["unmatched"] > 0
+    assert measured["held"] <= budget, measured["fullest"]
+    assert measured["growth"] <= 1.2 * budget + OVERHEAD, measured["fullest"]
+
+
+@every_algorithm
+def test_a_small_budget(algorithm: str, table: Any) -> None:
+    check(algorithm, table, rows=100_000, tuples=150_000, memory="4MB")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@every_algorithm
+def test_ten_million_tuples_in_50_mb(algorithm: str, table: Any) -> None:
+    check(algorithm, table, rows=2_000_000, tuples=10_000_000, memory="50MB")

@@ -1,0 +1,134 @@
+"""The oracle: a join that nobody can doubt, because there is nothing in it.
+
+Both sides become lists of Python rows, the master's rows go into a dictionary of lists, and
+every stream row looks its key up. Slow, whole in memory, and obviously right.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+Rows = list[tuple[Any, ...]]
+On = str | Sequence[str] | Mapping[str, str]
+Select = Sequence[str] | Mapping[str, str] | None
+
+HOWS = ("inner", "left", "left_semi", "left_anti")
+
+
+def join(
+    stream: pa.Table, master: pa.Table, on: On, how: str = "inner", select: Select = None
+) -> Rows:
+    """All rows of the join, in stream order, as tuples of Python values."""
+    assert how in HOWS, how
+    pairs = key_pairs(on)
+    chosen = master_columns(stream.column_names, master.column_names, on, select)
+
+    masters_of_key = defaultdict(list)
+    for row in master.to_pylist():
+        key = tuple(row[name] for name in pairs.values())
+        masters_of_key[key].append(tuple(row[name] for name in chosen))
+
+    out: Rows = []
+    for row in stream.to_pylist():
+        key = tuple(row[name] for name in pairs)
+        values = tuple(row.values())
+        matches = [] if None in key else masters_of_key.get(key, [])
+        if how == "left_semi":
+            out += [values] if matches else []
+        elif how == "left_anti":
+            out += [] if matches else [values]
+        elif matches:
+            out += [values + match for match in matches]
+        elif how == "left":
+            out.append(values + (None,) * len(chosen))
+    return out
+
+
+def columns(
+    stream: pa.Table, master: pa.Table, on: On, how: str = "inner", select: Select = None
+) -> list[str]:
+    """The names of the output columns: the stream's, then the master's."""
+    if how in ("left_semi", "left_anti"):
+        return list(stream.column_names)
+    chosen = master_columns(stream.column_names, master.column_names, on, select)
+    return list(stream.column_names) + list(chosen.values())
+
+
+def key_pairs(on: On) -> dict[str, str]:
+    """``on`` in any of its three forms, as {stream column: master column}."""
+    if isinstance(on, str):
+        return {on: on}
+    if isinstance(on, Mapping):
+        return dict(on)
+    return {name: name for name in on}
+
+
+def master_columns(
+    stream_names: Sequence[str], master_names: Sequence[str], on: On, select: Select
+) -> dict[str, str]:
+    """{master column: its name in the output}.
+
+    A key column of the same name on both sides is there once, unless ``select`` asks for it.
+    Any other name that the stream has as well gets the suffix ``_master``, unless ``select``
+    is a mapping, which then says the name.
+    """
+    if isinstance(select, Mapping):
+        return dict(select)
+    if select is None:
+        shared_keys = {left for left, right in key_pairs(on).items() if left == right}
+        select = [name for name in master_names if name not in shared_keys]
+    return {name: f"{name}_master" if name in stream_names else name for name in select}
+
+
+def rows_of(batches: Iterable[pa.RecordBatch | pa.Table]) -> Rows:
+    """The rows of record batches as tuples of Python values."""
+    return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
+
+
+def same_rows(actual: Rows, expected: Rows) -> None:
+    """Assert that two lists of rows are equal as multisets, and say how they are not."""
+    extra, missing = Counter(map(canonical, actual)), Counter(map(canonical, expected))
+    if extra == missing:
+        return
+    extra, missing = extra - missing, missing - extra
+    raise AssertionError(
+        f"{len(actual)} rows, {len(expected)} expected; "
+        f"{missing.total()} missing, {extra.total()} that should not be there\n"
+        f"missing:\n{_examples(missing)}\nshould not be there:\n{_examples(extra)}"
+    )
+
+
+def canonical(value: Any) -> Hashable:
+    """A hashable stand-in for a value: equal exactly if the values are the same.
+
+    Nested values become tuples, NaN equals NaN, and 1, 1.0 and True are different.
+    """
+    if isinstance(value, Mapping):
+        return ("struct", tuple((name, canonical(field)) for name, field in value.items()))
+    if isinstance(value, tuple | list):
+        return (type(value).__name__, tuple(canonical(item) for item in value))
+    if isinstance(value, float):
+        return ("float", value.hex())
+    return (type(value).__name__, value)
+
+
+def _examples(rows: Counter[Hashable], most: int = 5) -> str:
+    lines = [f"  {count} x {_plain(row)}" for row, count in list(rows.items())[:most]]
+    if len(rows) > most:
+        lines.append(f"  ... and {len(rows) - most} more kinds of row")
+    return "\n".join(lines) or "  (none)"
+
+
+def _plain(value: Any) -> Any:
+    """Undo :func:`canonical` for a reader."""
+    kind, content = value
+    if kind == "struct":
+        return {name: _plain(field) for name, field in content}
+    if kind in ("tuple", "list"):
+        items = [_plain(item) for item in content]
+        return tuple(items) if kind == "tuple" else items
+    return float.fromhex(content) if kind == "float" else content

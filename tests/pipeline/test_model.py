@@ -1,0 +1,189 @@
+"""Every field of a pipeline file wrong once: the error names the field, the value and the line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+
+pytest.importorskip("pydantic")
+pytest.importorskip("yaml")
+
+from semistream.pipeline import check, describe, load
+
+GOOD = """\
+name: sales
+source:
+  format: parquet
+  path: {folder}/in
+  schema: {{sale_id: long, product_id: long, quantity: int}}
+  options: {{maxFilesPerTrigger: 1}}
+lookups:
+  - master: {folder}/products
+    on: product_id
+    how: left
+    select: [price]
+steps:
+  - compute: {{amount: quantity * price}}
+  - where: amount > 0
+sink:
+  output: parquet
+  path: {folder}/out
+checkpoint: {folder}/checkpoint
+trigger: 5 seconds
+memory: 64MB
+using: chybridjoin
+spark: {{spark.sql.shuffle.partitions: 2}}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Callable[[str], Path]:
+    products = pa.table({"product_id": [1, 2], "price": [1.0, 2.0]})
+    ss.MasterTable.build(products, tmp_path / "products", key="product_id")
+
+    def to_file(text: str) -> Path:
+        file = tmp_path / "pipeline.yaml"
+        file.write_text(text.format(folder=tmp_path))
+        return file
+
+    return to_file
+
+
+def refusal(file: Path, **environ: str) -> str:
+    with pytest.raises(ss.SemistreamError) as caught:
+        check(*load(file, environ))
+    return str(caught.value)
+
+
+def test_a_good_file(write: Any) -> None:
+    pipeline, document = load(write(GOOD))
+    masters = check(pipeline, document)
+    plan = describe(pipeline, document, masters)
+    assert "2 rows" in plan
+    assert "left on product_id" in plan
+    assert "compute: amount = quantity * price" in plan
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ("name: sales", "name: 'sa les'", 1, "name: 'sa les'"),
+        ("name: sales", "", 2, "name: this is missing"),
+        ("format: parquet", "format: ''", 3, "source.format: ''"),
+        ("  path: {folder}/in\n", "", 2, "source: .*needs path"),
+        ("  path: {folder}/in", "  path: 7", 4, "source.path: '7'"),
+        ("quantity: int", "quantity: number", 5, "source.schema: .*'quantity' is 'number'"),
+        ("schema: {{", "columns: {{", 5, "source.columns: nobody knows this field"),
+        ("{{maxFilesPerTrigger: 1}}", "[1]", 6, "source.options"),
+        ("path: {folder}/in", "topic: sales", 2, "source"),
+        ("master: {folder}/products", "master: {folder}/absent", 8, "lookups.0.master: .*absent"),
+        ("master: {folder}/products", "mister: x", 8, "lookups.0.*mister: .*nobody knows"),
+        ("on: product_id", "on: price", 9, "lookups.0.on: 'price'"),
+        ("on: product_id", "on: []", 9, "lookups.0.on"),
+        ("how: left", "how: outer", 10, "lookups.0.how: 'outer'"),
+        ("select: [price]", "select: [prize]", 11, "lookups.0.select: .*'prize'"),
+        ("compute: {{amount: quantity * price}}", "compute: 7", 13, "steps.0.compute: '7'"),
+        ("where: amount > 0", "were: amount > 0", 14, "steps.1.were: .*nobody knows"),
+        ("where: amount > 0", "where: ''", 14, "steps.1.where: ''"),
+        ("where: amount > 0", "select: []", 14, "steps.1.select"),
+        ("where: amount > 0", "drop: 7", 14, "steps.1.drop: '7'"),
+        ("where: amount > 0", "deduplicate: {{key: a, time: t}}", 14, "steps.1.*belong together"),
+        (
+            "where: amount > 0",
+            "new_only: {{master: x}}",
+            14,
+            "steps.1.new_only.on: this is missing",
+        ),
+        ("where: amount > 0", "new_only: {{master: x, on: a}}", 14, "steps.1.new_only.master: 'x'"),
+        ("where: amount > 0", "surrogate_key: {{mapping: x}}", 14, "surrogate_key.source"),
+        ("  - where: amount > 0", "  - {{where: a, drop: b}}", 14, "steps.1: .*exactly one"),
+        ("output: parquet", "output: avro", 16, "sink.output: 'avro'"),
+        ("  path: {folder}/out\n", "", 15, "sink: .*needs path"),
+        ("  path: {folder}/out", "  path: {folder}/pipeline.yaml", 17, "sink.path: .*is a file"),
+        ("  path: {folder}/out", "  path: x\n  table: y", 15, "table does not belong to parquet"),
+        ("  path: {folder}/out", "  path: x\n  compression: zip", 18, "sink.compression: 'zip'"),
+        ("  path: {folder}/out", "  path: x\n  durable: perhaps", 18, "sink.durable: 'perhaps'"),
+        ("checkpoint: {folder}/checkpoint", "", 1, "checkpoint: this is missing"),
+        ("{folder}/checkpoint", "{folder}/pipeline.yaml", 18, "checkpoint: .*is a file"),
+        ("trigger: 5 seconds", "trigger: sometimes", 19, "trigger: 'sometimes'"),
+        ("memory: 64MB", "memory: much", 20, "memory: 'much'"),
+        ("using: chybridjoin", "using: magic", 21, "using: 'magic'"),
+        ("spark: {{", "spark: [] #", 22, "spark"),
+        ("using: chybridjoin", "packages: kafka", 21, "packages: 'kafka'"),
+        ("using: chybridjoin", "dead_letter: {{path: x}}", 1, "dead_letter .*how: inner"),
+        ("using: chybridjoin", "dead_letter: {{output: csv, path: x}}", 21, "output: 'csv'"),
+        ("using: chybridjoin", "unknown: 1", 21, "unknown: .*nobody knows"),
+    ],
+)
+def test_a_field_that_is_wrong(old: str, new: str, line: int, says: str, write: Any) -> None:
+    assert old in GOOD
+    message = refusal(write(GOOD.replace(old, new, 1)))
+    import re
+
+    assert re.search(says, message), message
+    assert re.search(rf"pipeline\.yaml:{line}:", message), message
+
+
+def test_all_mistakes_are_told_at_once(write: Any) -> None:
+    text = GOOD.replace("64MB", "much").replace("how: left", "how: x").replace("5 sec", "5 apples")
+    assert len(refusal(write(text)).splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ("- a\n- b", "mapping"),
+        ("name: [", "not YAML"),
+        ("name: a\nname: b", "pipeline.yaml:2: 'name' is there twice"),
+        ("name: !!python/object/apply:os.system [echo]", "name"),
+        ("? [a]\n: b", "plain text"),
+        ("name: !!timestamp nonsense", "name"),
+    ],
+)
+def test_files_that_are_no_pipeline(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(text)
+    assert says in refusal(file)
+    assert "cannot be read" in refusal(tmp_path / "absent.yaml")
+
+
+POSTGRES = "output: postgresql\n  url: ${{DB_URL}}\n  table: t\n  patience: 0"
+
+
+def test_secrets_come_from_the_environment_and_stay_there(write: Any) -> None:
+    text = GOOD.replace("output: parquet\n  path: {folder}/out", POSTGRES)
+    secret = "postgresql://me:hunter2@127.0.0.1:1/db"
+    pipeline, document = load(write(text), {"DB_URL": secret})
+    assert pipeline.sink.url == secret
+    assert "hunter2" not in repr(document.error(("sink", "url"), secret))
+    message = refusal(write(text), DB_URL=secret)
+    assert "sink.url: '${DB_URL}'" in message
+    assert "hunter2" not in message
+    assert "the environment has no variable DB_URL" in refusal(write(text))
+    wrong = text.replace("patience: 0", "patience: ${{DB_URL}}")
+    message = refusal(write(wrong), DB_URL=secret)
+    assert "hunter2" not in message
+    assert "sink.patience: '${DB_URL}'" in message
+
+
+def test_a_checkpoint_of_another_pipeline(write: Any, tmp_path: Path) -> None:
+    from semistream.pipeline import claim_checkpoint
+
+    claim_checkpoint(load(write(GOOD))[0])
+    check(*load(write(GOOD)))
+    check(*load(write(GOOD.replace("memory: 64MB", "memory: 1GB"))))
+    message = refusal(write(GOOD.replace("path: {folder}/in", "path: {folder}/other")))
+    assert "pipeline.yaml:18: checkpoint" in message
+    assert "belongs to another pipeline: its source is" in message
+    assert "its name is 'sales'" in refusal(write(GOOD.replace("name: sales", "name: other")))
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign/metadata").write_text("{}")
+    message = refusal(write(GOOD.replace("{folder}/checkpoint", "{folder}/foreign")))
+    assert "no pipeline" in message

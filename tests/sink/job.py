@@ -1,0 +1,57 @@
+"""A streaming job in a process of its own, so that it can be killed: see ``test_faults``.
+
+Arguments: folder, output, url (or -), way (sink or foreach).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+
+def main(folder: Path, output: str, url: str, way: str) -> None:
+    import psutil
+    from pyspark.sql import SparkSession
+
+    import semistream as ss
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master("local[2]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.local.dir", str(folder / "local"))
+        .getOrCreate()
+    )
+    spark.sparkContext.setLogLevel("OFF")
+    jvms = [p.pid for p in psutil.Process().children(recursive=True) if "java" in p.name()]
+    (folder / "pids").write_text(" ".join(map(str, [*jvms, os.getpid()])))
+    orders = (
+        spark.readStream.schema("n long, k long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder / "in"))
+        .repartition(2)
+    )
+    lookup = ss.Lookup(str(folder / "master"), on="k", how="left")
+    if way == "foreach":
+        enriched = ss.enrich(orders, [lookup], memory="64MB")
+        writer = enriched.writeStream.foreachBatch(ss.PostgresSink(url, "facts", patience=1))
+    else:
+        place = {"path": folder / "out"} if url == "-" else {"url": url, "table": "facts"}
+        if url != "-":
+            place["patience"] = 1
+        writer = ss.to_warehouse(orders, lookup, output=output, memory="64MB", **place)
+    query = (
+        writer.option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,260 @@
+"""One suite for all warehouses, without Spark: staged is invisible, committed is there once."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import naive
+import semistream as ss
+from semistream.sinks import Batch, open_sink
+from semistream.sinks.parquet import ParquetSink
+from servers import execute, postgres_server, query
+
+pytestmark = pytest.mark.xdist_group("postgres")
+
+TABLE = 'fact"s; DROP TABLE x; --'
+SCHEMA = pa.schema([("n", pa.int64()), ('te"xt;', pa.string())])
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    with postgres_server() as server:
+        yield server
+
+
+class Warehouse:
+    """A sink and how its readers see it."""
+
+    def __init__(self, make: Callable[[], Any], read: Callable[[], naive.Rows]) -> None:
+        self.make, self.read = make, read
+
+
+@pytest.fixture(params=["parquet", "delta", "postgresql"])
+def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
+    if request.param == "postgresql":
+        uri = request.getfixturevalue("postgres").get_uri()
+        execute(uri, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+        quoted = '"' + TABLE.replace('"', '""') + '"'
+
+        def rows() -> naive.Rows:
+            exists = query(uri, "select count(*) from pg_class where relname like 'fact%'")[0][0]
+            return query(uri, f"select * from {quoted}") if exists else []
+
+        return Warehouse(lambda: open_sink("postgresql", uri=uri, table=TABLE, patience=5), rows)
+    folder = tmp_path / "ware house"
+    return Warehouse(
+        lambda: open_sink(request.param, path=folder), lambda: read(request.param, folder)
+    )
+
+
+def read(kind: str, folder: Path) -> naive.Rows:
+    """As any reader would, without a word from us."""
+    if kind == "delta":
+        from deltalake import DeltaTable
+
+        if not (folder / "_delta_log").exists():
+            return []
+        return naive.rows_of([DeltaTable(folder).to_pyarrow_table()])
+    if not folder.exists():
+        return []
+    return naive.rows_of([pq.read_table(folder)]) if any(folder.glob("*.parquet")) else []
+
+
+def rows(first: int, count: int) -> list[pa.RecordBatch]:
+    numbers = range(first, first + count)
+    data = {"n": numbers, 'te"xt;': [f"text {n}" for n in numbers]}
+    batch = pa.table(data, schema=SCHEMA).to_batches()[0]
+    return [batch.slice(0, count // 2), batch.slice(0, 0), batch.slice(count // 2)]
+
+
+def expected(*spans: tuple[int, int]) -> naive.Rows:
+    return [(n, f"text {n}") for first, count in spans for n in range(first, first + count)]
+
+
+def test_committed_rows_are_there_once(warehouse: Warehouse) -> None:
+    sink = pickle.loads(pickle.dumps(warehouse.make()))
+    sink.check(SCHEMA)
+    batch = Batch("query-1", 0)
+    staged = [
+        sink.stage(rows(0, 10), SCHEMA, batch, 0),
+        sink.stage(rows(10, 5), SCHEMA, batch, 1),
+        sink.stage([], SCHEMA, batch, 2),
+    ]
+    assert [part.rows for part in staged] == [10, 5, 0]
+    assert warehouse.read() == []
+    staged = pickle.loads(pickle.dumps(staged))
+    assert warehouse.make().commit(staged, batch) is True
+    naive.same_rows(warehouse.read(), expected((0, 15)))
+    assert warehouse.make().commit(staged, batch) is False
+    naive.same_rows(warehouse.read(), expected((0, 15)))
+
+
+def test_a_replayed_batch_adds_nothing(warehouse: Warehouse) -> None:
+    """Also if it was cut otherwise, and other tasks died before."""
+    sink = warehouse.make()
+    for number in range(3):
+        batch = Batch("query-1", number)
+        sink.stage(rows(number * 10, 4), SCHEMA, batch, 0)  # a task that died
+        staged = [sink.stage(rows(number * 10, 10), SCHEMA, batch, 0)]
+        assert sink.commit(staged, batch)
+        again = [
+            sink.stage(rows(number * 10, 7), SCHEMA, batch, 0),
+            sink.stage(rows(number * 10 + 7, 3), SCHEMA, batch, 1),
+        ]
+        assert not warehouse.make().commit(again, batch)
+    naive.same_rows(warehouse.read(), expected((0, 30)))
+
+
+def test_an_aborted_batch_leaves_nothing(warehouse: Warehouse) -> None:
+    sink = warehouse.make()
+    batch = Batch("query-1", 0)
+    sink.abort([sink.stage(rows(0, 10), SCHEMA, batch, 0)], batch)
+    assert warehouse.read() == []
+    assert sink.commit([sink.stage(rows(0, 3), SCHEMA, batch, 0)], batch)
+    naive.same_rows(warehouse.read(), expected((0, 3)))
+
+
+def test_an_abort_after_the_commit_takes_nothing_away(warehouse: Warehouse) -> None:
+    """The driver may have lost the answer of a commit that went through."""
+    sink = warehouse.make()
+    batch = Batch("query-1", 0)
+    staged = [sink.stage(rows(0, 10), SCHEMA, batch, 0)]
+    sink.commit(staged, batch)
+    sink.abort(staged, batch)
+    naive.same_rows(warehouse.read(), expected((0, 10)))
+
+
+def test_queries_do_not_know_each_other(warehouse: Warehouse) -> None:
+    sink = warehouse.make()
+    for name in ("query-1", "another/query; with '\"signs"):
+        batch = Batch(name, 0)
+        assert sink.commit([sink.stage(rows(0, 5), SCHEMA, batch, 0)], batch)
+    naive.same_rows(warehouse.read(), expected((0, 5), (0, 5)))
+
+
+def test_rows_that_fail_half_way(warehouse: Warehouse) -> None:
+    class BrokenError(Exception):
+        pass
+
+    def half() -> Iterator[pa.RecordBatch]:
+        yield rows(0, 100)[0]
+        raise BrokenError
+
+    sink = warehouse.make()
+    batch = Batch("query-1", 0)
+    with pytest.raises(BrokenError):
+        sink.stage(half(), SCHEMA, batch, 0)
+    assert sink.commit([sink.stage(rows(0, 6), SCHEMA, batch, 0)], batch)
+    naive.same_rows(warehouse.read(), expected((0, 6)))
+
+
+def test_a_batch_without_rows(warehouse: Warehouse) -> None:
+    sink = warehouse.make()
+    for number in range(2):
+        batch = Batch("query-1", number)
+        assert sink.commit([sink.stage([], None, batch, 0)], batch)
+    assert sink.commit([sink.stage(rows(0, 6), None, Batch("query-1", 2), 0)], Batch("query-1", 2))
+    naive.same_rows(warehouse.read(), expected((0, 6)))
+
+
+def test_other_columns_are_refused(warehouse: Warehouse) -> None:
+    sink = warehouse.make()
+    batch = Batch("query-1", 0)
+    sink.commit([sink.stage(rows(0, 5), SCHEMA, batch, 0)], batch)
+    other = pa.table({"n": [1], "extra": [2]})
+    if isinstance(sink, ParquetSink):
+        return  # a folder has no schema of its own
+    with pytest.raises(ss.SchemaError, match="extra"):
+        sink.check(other.schema)
+    later = Batch("query-1", 1)
+    with pytest.raises(ss.SchemaError, match="extra"):
+        sink.commit([sink.stage(other.to_batches(), None, later, 0)], later)
+    naive.same_rows(warehouse.read(), expected((0, 5)))
+
+
+def test_a_driver_that_died_between_commit_and_rename(tmp_path: Path) -> None:
+    class Dying(ParquetSink):
+        def _roll_forward(self, batch: Batch, files: dict[str, str]) -> None:
+            super()._roll_forward(batch, dict(list(files.items())[:1]))
+            raise KeyboardInterrupt
+
+    batch = Batch("query-1", 0)
+    sink = Dying(tmp_path)
+    staged = [sink.stage(rows(10 * i, 10), SCHEMA, batch, i) for i in range(3)]
+    with pytest.raises(KeyboardInterrupt):
+        sink.commit(staged, batch)
+    naive.same_rows(read("parquet", tmp_path), expected((0, 10)))
+    assert ParquetSink(tmp_path).files() == []
+    replay = [ParquetSink(tmp_path).stage(rows(0, 30), SCHEMA, batch, 0)]
+    assert not ParquetSink(tmp_path).commit(replay, batch)
+    naive.same_rows(read("parquet", tmp_path), expected((0, 30)))
+    assert len(ParquetSink(tmp_path).files()) == 3
+    assert not any((tmp_path / "_semistream/staging/query-1").iterdir())
+
+
+def test_nothing_is_left_behind(warehouse: Warehouse, tmp_path: Path, postgres: Any) -> None:
+    execute(postgres.get_uri(), "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    sink = warehouse.make()
+    for number in range(3):
+        batch = Batch("query-1", number)
+        sink.stage(rows(0, 4), SCHEMA, batch, 1)
+        sink.commit([sink.stage(rows(0, 4), SCHEMA, batch, 0)], batch)
+    assert query(postgres.get_uri(), "select relname from pg_class where relname ~ 'stage'") == []
+    files = [f for f in tmp_path.rglob("*.parquet") if f.is_file()]
+    assert len(files) in (0, 3)
+
+
+def test_a_server_that_crashed_between_stage_and_commit(postgres: Any) -> None:
+    """Unlogged tables are empty after a crash; the commit must not believe them."""
+    uri = postgres.get_uri()
+    sink = open_sink("postgresql", uri=uri, table="crashed", patience=2)
+    batch = Batch("query-1", 0)
+    staged = [sink.stage(rows(0, 10), SCHEMA, batch, 0)]
+    execute(uri, f"TRUNCATE {staged[0].place}")
+    with pytest.raises(ss.SemistreamError, match=r"10 rows .* 0 are there"):
+        sink.commit(staged, batch)
+    assert sink.commit([sink.stage(rows(0, 10), SCHEMA, batch, 0)], batch)
+    assert query(uri, "select count(*) from crashed") == [(10,)]
+
+
+@pytest.mark.parametrize(
+    ("output", "options", "says"),
+    [
+        ("avro", {}, "'avro'.*parquet, delta, postgresql"),
+        ("parquet", {}, "path"),
+        ("parquet", {"path": ""}, "path=''"),
+        ("parquet", {"path": "s3://bucket/x"}, "s3://bucket/x"),
+        ("parquet", {"path": "x", "compression": "zip"}, "zip"),
+        ("parquet", {"path": "x", "speed": 1}, "speed"),
+        ("delta", {"path": "s3://bucket/x"}, "s3://bucket/x"),
+        ("postgresql", {"uri": "mysql://u:secret@x/y", "table": "t"}, "postgresql://"),
+        ("postgresql", {"uri": "postgresql://x/y", "table": ""}, "''"),
+        ("postgresql", {"uri": "postgresql://x/y", "table": "t", "patience": "long"}, "'long'"),
+    ],
+)
+def test_options_that_cannot_work(output: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(ss.ConfigError, match=says) as caught:
+        open_sink(output, **options)
+    assert "secret" not in str(caught.value)
+
+
+def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for output in ("parquet", "delta"):
+        with pytest.raises(ss.ConfigError, match="is a file"):
+            open_sink(output, path=tmp_path / "file").check()
+    with pytest.raises(ss.ConfigError, match="no Delta table"):
+        open_sink("delta", path=tmp_path).check()
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(ss.ConfigError, match="output='delta'"):
+        open_sink("parquet", path=tmp_path).check()
+    server = open_sink("postgresql", uri="postgresql://127.0.0.1:1/x", table="t", patience=0)
+    with pytest.raises(ss.SemistreamError, match="cannot be written"):
+        server.check()

@@ -1,0 +1,116 @@
+"""Small tables and streams for the Spark tests, and how their results are read."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import naive
+import semistream as ss
+
+
+def products(rows: int = 400, stride: int = 2, price: float = 1.0) -> pa.Table:
+    """Every second key is there, every tenth product comes twice."""
+    keys = [stride * i for i in range(rows)]
+    keys += keys[::10]
+    return pa.table(
+        {
+            "product_id": pa.array(keys, pa.int64()),
+            "price": pa.array([price * key for key in keys], pa.float64()),
+            "name": pa.array([f"product {key}" for key in keys]),
+            "note": pa.array([None if key % 3 else f"n{key}" for key in keys]),
+        }
+    )
+
+
+def sales(rows: int = 600, start: int = 0, keys: int = 900) -> pa.Table:
+    """Keys below, between and above the products', some null, some often."""
+    ids = list(range(start, start + rows))
+    of = [None if i % 53 == 0 else (i * i) % keys - 20 if i % 3 else (i % 7) * 2 for i in ids]
+    return pa.table(
+        {
+            "sale_id": pa.array(ids, pa.int64()),
+            "product_id": pa.array(of, pa.int64()),
+            "note": pa.array([f"sale {i}" for i in ids]),
+        }
+    )
+
+
+def master(path: Path, table: pa.Table | None = None, **options: Any) -> Any:
+    table = products() if table is None else table
+    options = {"page_bytes": 2048, "unique": False, **options}
+    key = options.pop("key", "product_id")
+    return ss.MasterTable.build(table, path, key=key, **options)
+
+
+def rows_of(df: Any) -> naive.Rows:
+    return naive.rows_of([df.toArrow()])
+
+
+def feed(folder: Path, table: pa.Table) -> None:
+    """Add a file to a folder that a stream reads; it appears whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number = len(list(folder.glob("*.parquet")))
+    hidden = folder / f".{number}"
+    pq.write_table(table, hidden)
+    hidden.rename(folder / f"{number:05d}.parquet")
+
+
+def stream_of(spark: Any, folder: Path, schema: pa.Schema | None = None) -> Any:
+    """A file a micro-batch, in the order of their names."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    folder.mkdir(parents=True, exist_ok=True)
+    schema = sales(1).schema if schema is None else schema
+    reader = spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder))
+
+
+class Sink:
+    """A query into Parquet files, which Spark writes exactly once, and its checkpoint."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rows = folder / "rows"
+        self.checkpoint = folder / "checkpoint"
+
+    def run(self, df: Any) -> None:
+        """Process what is there, then stop."""
+        self.start(df).awaitTermination()
+
+    def start(self, df: Any, once: bool = True) -> Any:
+        writer = df.writeStream.format("parquet").option("path", str(self.rows))
+        writer = writer.option("checkpointLocation", str(self.checkpoint))
+        writer = (
+            writer.trigger(availableNow=True)
+            if once
+            else writer.trigger(processingTime="0 seconds")
+        )
+        return writer.start()
+
+    def read(self, spark: Any) -> naive.Rows:
+        return rows_of(spark.read.parquet(str(self.rows)))
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def stopping(query: Any) -> Iterator[Any]:
+    try:
+        yield query
+    finally:
+        query.stop()
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables)
