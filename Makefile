@@ -9,12 +9,12 @@ BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow check format bench clean
+.PHONY: help install demo test test-slow test-kafka check format bench bench-spark soak clean
 
 help:  ## Show what there is to make
 	@echo "semistream: join a fast stream with a table that is too big for memory"
 	@echo
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Settings: PYTHON=$(PYTHON) VENV=$(VENV) SIZE=$(SIZE) (small or full) WORKERS=$(WORKERS)"
 
@@ -31,11 +31,15 @@ demo: $(INSTALLED)  ## Join a million skewed sales with two million products in 
 
 test: $(INSTALLED)  ## Run the quick tests, a few minutes
 	@echo "==> quick tests"
-	@$(BIN)/python -m pytest -m "not slow" -n $(WORKERS)
+	@$(BIN)/python -m pytest -m "not slow and not kafka" -n $(WORKERS) --dist loadgroup
 
 test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every join in 50 MB
 	@echo "==> slow tests"
-	@$(BIN)/python -m pytest -m slow -n $(WORKERS)
+	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup
+
+test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, fetched by Maven
+	@echo "==> tests with Kafka"
+	@SEMISTREAM_KAFKA_JARS=.data/kafka $(BIN)/python -m pytest -m kafka tests/kafka
 
 check: $(INSTALLED)  ## Lint, format, types and import contracts
 	@echo "==> ruff"
@@ -53,6 +57,14 @@ format: $(INSTALLED)  ## Rewrite the files the way `make check` wants them
 bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a quick look
 	@echo "==> benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_engine --size $(SIZE)
+
+bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=small for a quick look
+	@echo "==> Spark benchmark, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_spark --size $(SIZE)
+
+soak: $(INSTALLED)  ## Five minutes of a bursty stream while the master table changes
+	@echo "==> soak test, five minutes"
+	@SEMISTREAM_SOAK_SECONDS=300 $(BIN)/python -m pytest tests/spark/test_soak.py -s
 
 clean:  ## Remove the virtual environment, caches and generated data
 	@echo "==> removing $(VENV), caches and .data"

@@ -17,25 +17,26 @@ from semistream.errors import (
     SchemaError,
     SemistreamError,
 )
-from semistream.joins import (
-    ALGORITHMS,
-    CachedHybridJoin,
-    CachedIndexNestedLoopJoin,
-    CachedMeshJoin,
-    HybridJoin,
-    IndexNestedLoopJoin,
-    Join,
-    MeshJoin,
-    Observer,
-    OptimisedXHybridJoin,
-    ReducedMeshJoin,
-    Run,
-    XHybridJoin,
-    join,
-)
-from semistream.master import MasterTable
 
 if TYPE_CHECKING:
+    from semistream.joins import (
+        ALGORITHMS,
+        CachedHybridJoin,
+        CachedIndexNestedLoopJoin,
+        CachedMeshJoin,
+        HybridJoin,
+        IndexNestedLoopJoin,
+        Join,
+        MeshJoin,
+        Observer,
+        OptimisedXHybridJoin,
+        ReducedMeshJoin,
+        Run,
+        SweepJoin,
+        XHybridJoin,
+        join,
+    )
+    from semistream.master import MasterTable
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
 
@@ -62,14 +63,37 @@ __all__ = [
     "Run",
     "SchemaError",
     "SemistreamError",
+    "SweepJoin",
     "XHybridJoin",
     "build_master",
     "enrich",
     "join",
 ]
 
-# Names whose module needs an extra, or takes long to import: loaded when first used.
+# Loaded when first used: importing semistream costs next to nothing, and what needs an extra
+# asks for it only then.
 _LAZY = {
+    **dict.fromkeys(
+        [
+            "ALGORITHMS",
+            "CachedHybridJoin",
+            "CachedIndexNestedLoopJoin",
+            "CachedMeshJoin",
+            "HybridJoin",
+            "IndexNestedLoopJoin",
+            "Join",
+            "MeshJoin",
+            "Observer",
+            "OptimisedXHybridJoin",
+            "ReducedMeshJoin",
+            "Run",
+            "SweepJoin",
+            "XHybridJoin",
+            "join",
+        ],
+        "semistream.joins",
+    ),
+    "MasterTable": "semistream.master",
     "Lookup": "semistream.spark",
     "PostgresSink": "semistream.spark.foreach",
     "SqlMaster": "semistream.master.sql",
@@ -86,7 +110,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     try:
-        return getattr(import_module(_LAZY[name]), name)
+        value = getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("pyspark", "py4j", "pandas"):
             raise
@@ -94,6 +118,8 @@ def __getattr__(name: str) -> Any:
             f"ss.{name} needs pyspark, and {error.name} is not installed; "
             "pip install 'semistream[spark]'"
         ) from error
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 import semistream as ss
 from semistream.cli.demo import app, run_demo
 
-SMALL = ["--rows", "20000", "--tuples", "50000", "--memory", "2MB"]
+SMALL = ["--engine", "--rows", "20000", "--tuples", "50000", "--memory", "2MB"]
 
 
 @pytest.mark.parametrize("join", list(ss.ALGORITHMS))

@@ -22,13 +22,22 @@ every_how = pytest.mark.parametrize("how", naive.HOWS)
 
 
 def every_join(cases: Iterable[Case]) -> pytest.MarkDecorator:
+    """A test per join, how and case. The quick run takes one how per join and case, in turn, so
+    that every join still meets every how and every case; the slow run takes the others.
+    """
     return pytest.mark.parametrize(
         ("algorithm", "how", "case"),
         [
-            pytest.param(algorithm, how, case, id=f"{algorithm}-{how}-{case.name}")
-            for case in cases
-            for algorithm in ss.ALGORITHMS
-            for how in naive.HOWS
+            pytest.param(
+                algorithm,
+                how,
+                case,
+                id=f"{algorithm}-{how}-{case.name}",
+                marks=[] if (c + a + h) % len(naive.HOWS) == 0 else [pytest.mark.slow],
+            )
+            for c, case in enumerate(cases)
+            for a, algorithm in enumerate(ss.ALGORITHMS)
+            for h, how in enumerate(naive.HOWS)
         ],
     )
 

@@ -31,9 +31,7 @@ def split(path: Path, table: pa.Table, cuts: Sequence[int]) -> Any:
         infos = []
         for number, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(table)], strict=True)):
             name = f"{workspace.token}.{number}"
-            with SegmentWriter(
-                whole.store, name, "base", whole.schema, whole.key, 2048
-            ) as writer:
+            with SegmentWriter(whole.store, name, "base", whole.schema, whole.key, 2048) as writer:
                 for batch in table.slice(start, end - start).to_batches():
                     writer.write(batch)
             infos.append(writer.info)

@@ -127,7 +127,7 @@ def test_wrong_calls_are_refused_on_the_driver(spark: Any, table: Any) -> None:
     ]:
         with pytest.raises(error, match=match):
             ss.enrich(df, table, **wrong)
-    with pytest.raises(ss.MasterTableError, match="no master table|not a master table|exist"):
+    with pytest.raises(ss.MasterTableError, match="there is no master table"):
         ss.enrich(df, ss.MasterTable.open("/nowhere/at/all"), on="product_id")
     with pytest.raises(ss.ConfigError, match="Lookup"):
         ss.enrich(df, [table], on=None)
@@ -137,5 +137,5 @@ def test_wrong_calls_are_refused_on_the_driver(spark: Any, table: Any) -> None:
 
 def test_a_budget_that_is_too_small_says_what_each_worker_gets(spark: Any, table: Any) -> None:
     enriched = ss.enrich(spark.createDataFrame(sales(10)), table, on="product_id", memory="4kB")
-    with pytest.raises(Exception, match="BudgetError.*share of the executor's memory is 2.0 kB"):
+    with pytest.raises(Exception, match="share of the executor's memory is 2"):
         enriched.collect()

@@ -201,5 +201,5 @@ def test_two_enrichments_in_one_task_stay_within_their_budgets(
     assert max(most.values()) <= BUDGET
     assert max(len(pids) for pids in seen.values()) > 2
     half = naive.join(joined(parts), products(), "product_id", "left", ["price"])
-    has = {key for key in products()["product_id"].to_pylist()}
+    has = set(products()["product_id"].to_pylist())
     naive.same_rows(sink.read(spark), [row for row in half if row[1] in has])

@@ -48,9 +48,7 @@ def test_a_stream_joins_it(spark: Any, tmp_path: Path) -> None:
     table = ss.build_master(spark.createDataFrame(data), tmp_path / "t", key="product_id")
     stream = sales(200)
     enriched = ss.enrich(spark.createDataFrame(stream), table, on="product_id", memory="8MB")
-    naive.same_rows(
-        naive.rows_of([enriched.toArrow()]), naive.join(stream, data, "product_id")
-    )
+    naive.same_rows(naive.rows_of([enriched.toArrow()]), naive.join(stream, data, "product_id"))
 
 
 def test_no_rows_at_all(spark: Any, tmp_path: Path) -> None:
@@ -97,7 +95,7 @@ def test_overwrite_publishes_a_new_version(spark: Any, tmp_path: Path) -> None:
 
 def test_failures_are_honest_and_leave_nothing(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame(products(300))
-    with pytest.raises(ss.ConfigError, match="unique=True, but the key product_id=.* comes more"):
+    with pytest.raises(ss.ConfigError, match="unique=True, but the key product_id="):
         ss.build_master(df, tmp_path / "t", key="product_id", unique=True, partitions=2)
     assert not (tmp_path / "t").exists()
     with pytest.raises(ss.SchemaError, match="'nothing' is not in the data"):

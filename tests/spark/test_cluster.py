@@ -1,4 +1,4 @@
-"""Two real executors on one machine: the same rows, each with its own budget, also when one dies."""
+"""Two real executors on one machine: the same rows, a budget for each, also when one dies."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def test_two_executors_give_the_rows_of_the_naive_join(
     stream = sales()
     for partitions in (1, 2, 4):
         df = cluster.createDataFrame(stream).repartition(partitions)
-        enriched = ss.enrich(
-            df, table, on="product_id", how="left", memory=MEMORY, using=algorithm
-        )
+        enriched = ss.enrich(df, table, on="product_id", how="left", memory=MEMORY, using=algorithm)
         naive.same_rows(rows_of(enriched), naive.join(stream, products(), "product_id", "left"))
 
 

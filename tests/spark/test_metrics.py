@@ -27,17 +27,19 @@ def test_one_record_per_batch(spark: Any, tmp_path: Path) -> None:
     enriched = ss.enrich(stream, lookups, memory="16MB")
     lines = tmp_path / "metrics.jsonl"
     parts = [sales(200), sales(100, 200)]
-    with Metrics(spark, json_lines=lines, prometheus_port=0) as metrics:
-        with stopping(Sink(tmp_path / "out").start(enriched, once=False)) as query:
-            for part in parts:
-                feed(tmp_path / "in", part)
-                query.processAllAvailable()
-            wait_until(lambda: len(metrics.records) == 2)
-            assert metrics.url is not None
-            assert metrics.url.startswith("http://127.0.0.1:")
-            text = urllib.request.urlopen(metrics.url).read().decode()
-            with pytest.raises(urllib.error.HTTPError, match="404"):
-                urllib.request.urlopen(metrics.url.replace("/metrics", "/secrets"))
+    with (
+        Metrics(spark, json_lines=lines, prometheus_port=0) as metrics,
+        stopping(Sink(tmp_path / "out").start(enriched, once=False)) as query,
+    ):
+        for part in parts:
+            feed(tmp_path / "in", part)
+            query.processAllAvailable()
+        wait_until(lambda: len(metrics.records) == 2)
+        assert metrics.url is not None
+        assert metrics.url.startswith("http://127.0.0.1:")
+        text = urllib.request.urlopen(metrics.url).read().decode()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(metrics.url.replace("/metrics", "/secrets"))
     records = [json.loads(line) for line in lines.read_text().splitlines()]
     assert records == metrics.records
     for batch, (record, part) in enumerate(zip(records, parts, strict=True)):

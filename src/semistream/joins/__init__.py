@@ -16,6 +16,7 @@ from semistream.joins.observer import Observer
 from semistream.joins.optimised_x_hybridjoin import OptimisedXHybridJoin
 from semistream.joins.r_meshjoin import ReducedMeshJoin
 from semistream.joins.run import Run
+from semistream.joins.sweepjoin import SweepJoin
 from semistream.joins.x_hybridjoin import XHybridJoin
 
 ALGORITHMS: dict[str, type[Join]] = {
@@ -30,6 +31,7 @@ ALGORITHMS: dict[str, type[Join]] = {
         CachedMeshJoin,
         CachedHybridJoin,
         CachedIndexNestedLoopJoin,
+        SweepJoin,
     )
 }
 
@@ -62,6 +64,7 @@ __all__ = [
     "OptimisedXHybridJoin",
     "ReducedMeshJoin",
     "Run",
+    "SweepJoin",
     "XHybridJoin",
     "join",
 ]

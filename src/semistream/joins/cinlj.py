@@ -18,8 +18,9 @@ import numpy as np
 
 from semistream.errors import ConfigError
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY, FrontStageOptions
-from semistream.joins.inlj import Frame, IndexNestedLoopJoin, InljRun, ranges
+from semistream.joins.inlj import Frame, IndexNestedLoopJoin, InljRun
 from semistream.joins.intake import Slice
+from semistream.joins.probing import ranges
 from semistream.joins.rows import Rows
 from semistream.joins.run import Run
 from semistream.keys import Codes
@@ -100,7 +101,7 @@ class CinljRun(InljRun):
             codes,
             high - low,
             seen,
-            self._cached_columns(frame.page),
+            [frame.page.column(name) for name in self._cached_names()],
             frame.rows(ranges(low, high - low)),
         )
         if admitted or evicted:

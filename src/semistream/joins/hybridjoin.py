@@ -60,7 +60,6 @@ class HybridJoin(Join):
 class HybridRun(ProbingRun):
     _window: QueueWindow
     _window_kind = QueueWindow
-    _disk_share = 64
     _disk_most = 4
 
     def _attach(self, source: PageSource) -> None:
@@ -118,13 +117,13 @@ class HybridRun(ProbingRun):
         else:
             super()._resume()
 
-    def _page_done(self, walk: Walk) -> None:
+    def _buffer_done(self, walk: Walk) -> None:
         self._admit_to_front_stage(walk)
         codes = walk.codes
         assert codes is not None
         if not len(codes):
             return
-        cut_before, cut_after = self._cut_edges(walk.number)
+        cut_before, cut_after = self._cut_edges(walk)
         done = codes[np.flatnonzero(walk.counts)]
         if cut_before or cut_after:
             edges = {int(codes[0])} if cut_before else set()

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from semistream.joins.contract import Join
 from semistream.joins.intake import IntakeRun, Slice
+from semistream.joins.probing import ranges
 from semistream.joins.rows import Rows
 from semistream.joins.run import Run
 from semistream.keys import Codes
@@ -338,10 +339,3 @@ def _by_frame(frames: Any) -> list[tuple[int, Any]]:
     order = np.argsort(frames, kind="stable")
     cuts = np.flatnonzero(np.diff(frames[order])) + 1
     return [(int(frames[members[0]]), members) for members in np.split(order, cuts)]
-
-
-def ranges(low: Any, counts: Any) -> Any:
-    """low[0] .. low[0]+counts[0]-1, low[1] .. and so on, as one array."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(low - ends + counts, counts)

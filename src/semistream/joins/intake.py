@@ -133,18 +133,10 @@ class IntakeRun(Run):
 
     # -- the front stage -------------------------------------------------------------------
 
-    def _cached_types(self) -> list[pa.DataType]:
-        """The output columns of the master and, where codes can collide, its key columns."""
-        names = [*self._binding.master_columns]
-        if not self._binding.codec.exact:
-            names += self._binding.master_key
-        return [self._source.schema.field(name).type for name in names]
-
-    def _cached_columns(self, page: pa.RecordBatch) -> list[pa.Array]:
-        names = [*self._binding.master_columns]
-        if not self._binding.codec.exact:
-            names += self._binding.master_key
-        return [page.column(name) for name in names]
+    def _cached_names(self) -> list[str]:
+        """The master's output columns and, where codes can collide, its key columns."""
+        keys = () if self._binding.codec.exact else self._binding.master_key
+        return [*self._binding.master_columns, *keys]
 
     def _front_share(self) -> float | int | str:
         """The front stage's part of the budget, as the join was told."""
@@ -162,7 +154,7 @@ class IntakeRun(Run):
         nbytes = self._part(self._front_share(), "front_stage")
         if self._front is not None and self._front.nbytes <= nbytes:
             return self._front.nbytes
-        types = self._cached_types()
+        types = [self._source.schema.field(name).type for name in self._cached_names()]
         layout = Layout(types)
         variable = 0.0
         if layout.text or layout.nested:

@@ -58,7 +58,6 @@ class MeshJoin(Join):
 class MeshRun(ProbingRun):
     _window: RingWindow
     _window_kind = RingWindow
-    _disk_share = 32
 
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
@@ -123,7 +122,7 @@ class MeshRun(ProbingRun):
         else:
             super()._resume()
 
-    def _page_done(self, walk: Walk) -> None:
+    def _buffer_done(self, walk: Walk) -> None:
         self._admit_to_front_stage(walk)
 
     def _partition_done(self, walk: Walk) -> None:

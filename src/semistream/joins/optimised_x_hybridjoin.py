@@ -77,9 +77,9 @@ class OptimisedXHybridRun(HybridRun):
             return
         for number in self._hot.ranking():
             walk = Walk(number, number)
-            walk.pages = self._read(self._reader, number, 1)
-            walk.codes, _ = self._binding.master_codes(walk.pages[0])
+            walk.fill(self._read(self._reader, number, 1), self._binding)
+            assert walk.codes is not None
             rows, sizes, first = self._whole_keys(walk, np.arange(len(walk.codes)))
-            columns = self._cached_columns(walk.pages[0])
+            columns = [walk.pages[0].column(name) for name in self._cached_names()]
             if not self._front.fill(walk.codes[first], sizes, columns, rows):
                 break

@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from semistream.errors import BudgetError
+from semistream.joins.binding import Binding
+from semistream.joins.front_stage import MOST_ROWS_PER_KEY
 from semistream.joins.intake import IntakeRun
 from semistream.joins.rows import Rows
 from semistream.joins.window import Window
@@ -24,27 +27,62 @@ _UNSEEN_WINDOW = 1024  # bytes for the window before a stream tuple has been see
 
 
 class Walk:
-    """Where a run is in a partition: pages ``next`` to ``last`` are still to be read."""
+    """Where a run is in a partition: pages ``next`` to ``last`` are still to be read.
+
+    The pages in the disk buffer are probed together, as one run of rows.
+    """
 
     def __init__(self, first: int, last: int) -> None:
         self.next = first
         self.last = last
-        self.pages: list[pa.RecordBatch] = []  # read and not finished, the current one first
-        self.number = first  # of the current page
+        self.first = first  # number of the first page in the buffer
+        self.pages: list[pa.RecordBatch] = []  # in the buffer, not yet probed to the end
         self.codes: Codes | None = None
         self.valid: Mask | None = None
-        self.counts: Any = None  # tuples that each row of the current page met
+        self.counts: Any = None  # tuples that each row met
         self.cursor = np.array([0, -1], np.int64)
 
     @property
     def ended(self) -> bool:
         return not self.pages and self.next > self.last
 
+    def fill(self, pages: list[pa.RecordBatch], binding: Binding) -> None:
+        """Take pages that have come into the buffer."""
+        self.pages = pages
+        self.starts = np.cumsum([0] + [page.num_rows for page in pages])
+        self.codes, self.valid = codes_of(pages, binding)
+        self.counts = np.zeros(len(self.codes), np.int32)
+        self.cursor[:] = 0, -1
+
+    def take(self, rows: Any, names: list[str]) -> list[pa.Array]:
+        """These columns of these rows, which are in ascending order."""
+        if len(self.pages) == 1:
+            return list(self.pages[0].select(names).take(pa.array(rows)).columns)
+        cuts = np.searchsorted(rows, self.starts)
+        parts = [
+            page.select(names).take(pa.array(rows[cuts[i] : cuts[i + 1]] - self.starts[i]))
+            for i, page in enumerate(self.pages)
+            if cuts[i] < cuts[i + 1]
+        ]
+        return list((parts[0] if len(parts) == 1 else pa.concat_batches(parts)).columns)
+
+
+def codes_of(pages: list[pa.RecordBatch], binding: Binding) -> tuple[Codes, Mask | None]:
+    """The codes of all rows of these pages, and which have a key at all."""
+    parts = [binding.master_codes(page) for page in pages]
+    if len(parts) == 1:
+        return parts[0]
+    codes = np.concatenate([codes for codes, _ in parts])
+    if all(valid is None for _, valid in parts):
+        return codes, None
+    masks = [np.ones(len(codes), np.bool_) if valid is None else valid for codes, valid in parts]
+    return codes, np.concatenate(masks)
+
 
 class ProbingRun(IntakeRun):
     """A run with a window of waiting tuples, a disk buffer, and possibly a front stage."""
 
-    _disk_share = 32  # the disk buffer's part of the budget: one in so many bytes
+    _disk_share = 16  # the disk buffer's part of the budget: one in so many bytes
     _disk_most = 64  # pages
     _window: Any
     _window_kind: type[Window]
@@ -68,9 +106,9 @@ class ProbingRun(IntakeRun):
         return int(max(1, min(pages, self._disk_most, self._source.num_pages)))
 
     def _page_scratch(self) -> int:
-        """Codes, counts and validity of the page that is being probed."""
+        """Codes, counts and validity of the rows that are being probed."""
         rows = self._source.max_page_bytes // max(1, int(self._source.row_bytes) or 1)
-        return 17 * (rows + 1)
+        return 17 * (rows + 1) * self._pages_at_once
 
     def _measure(self, sample: pa.RecordBatch) -> None:
         assert self._stream is not None
@@ -123,31 +161,26 @@ class ProbingRun(IntakeRun):
         if not walk.pages:
             self._read_on(walk)
         if self._probe(walk):
-            self._page_done(walk)
-            walk.pages.pop(0)
-            walk.number += 1
-            walk.codes = None
+            self._buffer_done(walk)
+            walk.pages = []
             if walk.ended:
                 self._partition_done(walk)
 
     def _read_on(self, walk: Walk) -> None:
         """Fill the disk buffer with the next pages of the partition."""
         count = min(self._pages_at_once, walk.last - walk.next + 1)
-        walk.pages = self._read(self._reader, walk.next, count)
-        walk.number = walk.next
+        walk.fill(self._read(self._reader, walk.next, count), self._binding)
+        walk.first = walk.next
         walk.next += count
 
     def _probe(self, walk: Walk) -> bool:
-        """Probe the current page into the window; True when all of it has been probed."""
-        page = walk.pages[0]
-        if walk.codes is None:
-            walk.codes, walk.valid = self._binding.master_codes(page)
-            walk.counts = np.zeros(len(walk.codes), np.int32)
-            walk.cursor[:] = 0, -1
+        """Probe the buffer into the window; True when all of it has been probed."""
+        codes = walk.codes
+        assert codes is not None
         exact, keeps = self._binding.codec.exact, self._binding.keeps_master
         most = min(self._most_rows, len(self._rows))
         found = self._window.probe(
-            walk.codes,
+            codes,
             walk.valid,
             walk.cursor,
             exact,
@@ -158,15 +191,14 @@ class ProbingRun(IntakeRun):
         if found:
             rows, slots = self._rows[:found], self._slots[:found]
             if not exact:
-                rows, slots = self._verified(page, rows, slots)
+                rows, slots = self._verified(walk, rows, slots)
             self._window.count_pairs(rows, walk.counts)
-            self._emit_pairs(page, rows, slots)
-        return bool(walk.cursor[0] >= len(walk.codes))
+            self._emit_pairs(walk, rows, slots)
+        return bool(walk.cursor[0] >= len(codes))
 
-    def _verified(self, page: pa.RecordBatch, rows: Any, slots: Any) -> tuple[Any, Any]:
+    def _verified(self, walk: Walk, rows: Any, slots: Any) -> tuple[Any, Any]:
         """Codes were equal; keep the pairs whose keys are, and mark their tuples."""
-        taken = pa.array(rows)
-        master = [page.column(name).take(taken) for name in self._binding.master_key]
+        master = walk.take(rows, list(self._binding.master_key))
         same = self._binding.codec.same(self._window.keys(slots), master)
         rows, slots = rows[same], slots[same]
         if not self._binding.keeps_master:  # each tuple once
@@ -175,19 +207,16 @@ class ProbingRun(IntakeRun):
         self._window.state[slots] = states.MATCHED
         return rows, slots
 
-    def _emit_pairs(self, page: pa.RecordBatch, rows: Any, slots: Any) -> None:
-        how = self._binding.how
-        if how == "left_anti" or not len(rows):
+    def _emit_pairs(self, walk: Walk, rows: Any, slots: Any) -> None:
+        if self._binding.how == "left_anti" or not len(rows):
             return
         stream = self._window.take(slots)
-        master: list[pa.Array] = []
-        if self._binding.keeps_master and self._binding.master_columns:
-            master = page.select(self._binding.master_columns).take(pa.array(rows)).columns
-        self._emit(stream, master)
+        names = self._binding.master_columns
+        self._emit(stream, walk.take(rows, names) if names else [])
 
     @abstractmethod
-    def _page_done(self, walk: Walk) -> None:
-        """The current page has met every waiting tuple."""
+    def _buffer_done(self, walk: Walk) -> None:
+        """The pages in the buffer have met every waiting tuple."""
 
     @abstractmethod
     def _partition_done(self, walk: Walk) -> None:
@@ -196,10 +225,10 @@ class ProbingRun(IntakeRun):
     # -- the front stage -------------------------------------------------------------------
 
     def _admit_to_front_stage(self, walk: Walk) -> None:
-        """Rows of the current page that met enough tuples at once become cached.
+        """Rows in the buffer that met enough tuples at once become cached.
 
-        A key whose rows go on in a neighbouring page is passed over: the cache must hold all
-        rows of a key or none.
+        A key whose rows go on outside the buffer is passed over: the cache must hold all rows
+        of a key or none.
         """
         front = self._front
         if front is None or not self._front_learns:
@@ -213,22 +242,23 @@ class ProbingRun(IntakeRun):
             rows, sizes, first = hot, np.ones(len(hot), np.int64), hot
         else:
             rows, sizes, first = self._whole_keys(walk, hot)
+        if not len(rows):
+            return
+        columns = walk.take(rows, self._cached_names())
         admitted, evicted = front.admit(
-            codes[first], sizes, counts[first], self._cached_columns(walk.pages[0]), rows
+            codes[first], sizes, counts[first], columns, np.arange(len(rows))
         )
         if admitted or evicted:
             self._observer.front_stage_changed(admitted, evicted, front.count, front.threshold)
 
     def _whole_keys(self, walk: Walk, hot: Rows) -> tuple[Rows, Any, Rows]:
-        """(all rows of the hot keys that lie in this page entirely, rows per key, first rows)."""
-        from semistream.joins.front_stage import MOST_ROWS_PER_KEY
-
+        """(all rows of the hot keys that lie in the buffer entirely, rows per key, first rows)."""
         codes = walk.codes
         assert codes is not None
         starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
         ends = np.r_[starts[1:], len(codes)]
         group = np.unique(np.searchsorted(starts, hot, side="right") - 1)
-        cut_before, cut_after = self._cut_edges(walk.number)
+        cut_before, cut_after = self._cut_edges(walk)
         keep = ends[group] - starts[group] <= MOST_ROWS_PER_KEY
         if cut_before:
             keep &= group != 0
@@ -236,15 +266,20 @@ class ProbingRun(IntakeRun):
             keep &= group != len(starts) - 1
         group = group[keep]
         sizes = ends[group] - starts[group]
-        rows = np.concatenate(
-            [np.arange(starts[g], ends[g]) for g in group] or [np.zeros(0, np.int64)]
-        )
-        return rows, sizes, starts[group]
+        return ranges(starts[group], sizes), sizes, starts[group]
 
-    def _cut_edges(self, page: int) -> tuple[bool, bool]:
-        """Whether the page's first and last key have rows in a neighbouring page too."""
+    def _cut_edges(self, walk: Walk) -> tuple[bool, bool]:
+        """Whether the buffer's first and last key have rows in a neighbouring page too."""
         continues = self._source.index.continues  # type: ignore[union-attr]
-        return bool(page > 0 and continues[page - 1]), bool(continues[page])
+        last = walk.first + len(walk.pages) - 1
+        return bool(walk.first > 0 and continues[walk.first - 1]), bool(continues[last])
+
+
+def ranges(low: Any, counts: Any) -> Any:
+    """low[0] .. low[0]+counts[0]-1, low[1] .. and so on, as one array."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(low - ends + counts, counts)
 
 
 def _longest(batch: pa.RecordBatch) -> int:
@@ -252,7 +287,5 @@ def _longest(batch: pa.RecordBatch) -> int:
     lengths = np.zeros(batch.num_rows, np.int64)
     for column in batch.columns:
         if pa.types.is_large_unicode(column.type) or pa.types.is_unicode(column.type):
-            import pyarrow.compute as pc
-
             lengths += np.asarray(pc.fill_null(pc.binary_length(column), 0))
     return int(lengths.argmax())

@@ -347,9 +347,21 @@ class Run(ABC):
     # -- pages -----------------------------------------------------------------------------
 
     def _read(self, reader: PageReader, first: int, count: int) -> list[pa.RecordBatch]:
-        started, bytes_before = self._clock(), reader.bytes_read
-        pages = reader.read(first, count)
-        nbytes = reader.bytes_read - bytes_before
+        before = reader.bytes_read
+        return self._note_read(first, count, lambda: reader.read(first, count), reader, before)
+
+    def _note_read(
+        self,
+        first: int,
+        count: int,
+        read: Callable[[], list[pa.RecordBatch]],
+        reader: PageReader,
+        before: int,
+    ) -> list[pa.RecordBatch]:
+        """Wait for a read and count it; ``before`` is what the reader had read before it."""
+        started = self._clock()
+        pages = read()
+        nbytes = reader.bytes_read - before
         self.stats.pages_read += count
         self.stats.bytes_read += nbytes
         self._observer.page_read(first, count, nbytes, self._clock() - started)

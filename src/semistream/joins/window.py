@@ -74,19 +74,24 @@ class Window:
     slot_bytes = 8 + 4 + 4 + 4 + 1  # code, bucket, chain, dup, state
 
     def __init__(self, stream: StreamLayout, nbytes: int, variable_bytes: float) -> None:
-        self.stream = stream
-        per_slot = self.slot_bytes + stream.layout.slot_bytes
-        capacity = int(nbytes / (per_slot + variable_bytes))
-        capacity = min(max(capacity, 1), 2**31 - 2)
-        self.capacity = capacity
-        self.rows = RowStore(stream.layout, capacity, max(0, nbytes - capacity * per_slot - 64))
-        self.count = 0
+        capacity = self._lay_out(stream, nbytes, variable_bytes)
         self.state = np.empty(capacity, np.uint8)
         self._heads = np.full(capacity, -1, np.int32)
         nodes = np.empty((capacity, 2), np.int64)  # side by side: a probe touches one cache line
         self.codes = nodes[:, 0]
         self._chain = nodes.view(np.int32)[:, 2]
         self._dup = nodes.view(np.int32)[:, 3]
+
+    def _lay_out(self, stream: StreamLayout, nbytes: int, variable_bytes: float) -> int:
+        """Divide the bytes between slots and what has no fixed width; returns the slots."""
+        self.stream = stream
+        per_slot = self.slot_bytes + stream.layout.slot_bytes
+        capacity = int(nbytes / (per_slot + variable_bytes))
+        self.capacity = min(max(capacity, 1), 2**31 - 2)
+        heap = max(0, nbytes - self.capacity * per_slot - 64)
+        self.rows = RowStore(stream.layout, self.capacity, heap)
+        self.count = 0
+        return self.capacity
 
     @classmethod
     def smallest(cls, stream: StreamLayout, columns: Sequence[pa.Array], row: int) -> int:

@@ -124,7 +124,7 @@ class XHybridRun(HybridRun):
         if self._pinned and self._pinned_next:
             self._iteration_begins()
             self._walk = Walk(0, -1)
-            self._walk.pages = list(self._pinned)
+            self._walk.fill(list(self._pinned), self._binding)
             return
         if self._pinned and self._pages_of(self._window.oldest)[0] in self._pinned_numbers:
             self._iteration_begins()
@@ -134,13 +134,13 @@ class XHybridRun(HybridRun):
             return
         super()._begin()
 
-    def _page_done(self, walk: Walk) -> None:
+    def _buffer_done(self, walk: Walk) -> None:
         if self._pinned_next and self._pinned:
             codes = walk.codes
             assert codes is not None
             self.stats.matched += self._window.settle(codes[np.flatnonzero(walk.counts)])
         else:
-            super()._page_done(walk)
+            super()._buffer_done(walk)
 
     def _partition_done(self, walk: Walk) -> None:
         if not (self._pinned and self._pinned_next):

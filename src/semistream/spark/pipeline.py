@@ -34,13 +34,17 @@ def open_session(pipeline: Pipeline) -> SparkSession:
         "spark.sql.session.timeZone": "UTC",
     }
     packages = list(pipeline.packages)
-    if pipeline.source.format == "kafka" and not any("sql-kafka" in p for p in packages):
+    given = " ".join([*packages, str(pipeline.spark.get("spark.jars", ""))])
+    if pipeline.source.format == "kafka" and "sql-kafka" not in given:
         packages.append(KAFKA)
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
     settings.update(pipeline.spark)
     if "spark.master" not in settings and "SPARK_REMOTE" not in os.environ:
         settings["spark.master"] = f"local[{os.cpu_count() or 1}]"
+    if str(settings.get("spark.master", "")).startswith("local"):
+        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
+        settings.setdefault("spark.driver.host", "127.0.0.1")
     builder: Any = SparkSession.builder.appName(f"semistream {pipeline.name}")
     for name, value in settings.items():
         builder = builder.config(name, _text(value))

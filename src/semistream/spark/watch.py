@@ -13,6 +13,7 @@ from semistream.spark.errors import honest
 from semistream.spark.listener import Metrics
 
 _POLL = 0.2
+_PATIENCE = 2.0  # for a listener that is a moment behind
 _IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
@@ -50,7 +51,7 @@ def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
             watcher.look()
         if stop.is_set():
             _finish_batch(query)
-        watcher.look()
+        watcher.look_last()
     finally:
         query.stop()
         if before is not None:
@@ -73,38 +74,59 @@ def _finish_batch(query: Any) -> None:
 
 
 class _Watcher:
+    """Shows each batch once, as soon as the runs' counters of it have arrived, too."""
+
     def __init__(self, query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> None:
         self._query, self._metrics, self._show = query, metrics, show
-        self._seen: set[int] = set()
+        self._waiting: dict[int, tuple[Any, float]] = {}
+        self._shown = -1
         self.rows = 0
 
-    def look(self) -> None:
+    def look(self, patience: float = _PATIENCE) -> None:
+        now = time.monotonic()
         for progress in self._query.recentProgress:
-            batch, rows = int(progress["batchId"]), int(progress["numInputRows"])
-            if batch in self._seen or not rows:
-                continue
-            self._seen.add(batch)
-            self.rows += rows
-            seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
-            self._show(
-                Figures(
-                    batch=batch,
-                    rows=self.rows,
-                    rows_per_second=rows / seconds if seconds else 0.0,
-                    hit_rate=self._hit_rate(batch),
-                    seconds=seconds,
-                    lag=_lag(progress),
-                )
-            )
+            batch = int(progress["batchId"])
+            if batch > self._shown and progress["numInputRows"]:
+                self._waiting.setdefault(batch, (progress, now))
+        for batch, (progress, since) in sorted(self._waiting.items()):
+            record = self._record(batch)
+            if record is None and now - since < patience:
+                return
+            del self._waiting[batch]
+            self._shown = batch
+            self._tell(progress, record)
 
-    def _hit_rate(self, batch: int) -> float | None:
-        """The worst look-up's share of tuples that met their row in memory."""
-        for _ in range(5):  # the listener may be a moment behind
-            for record in reversed(self._metrics.records):
-                if record["batch"] == batch and record["query"] == str(self._query.id):
-                    rates = [one["hit_rate"] for one in record["lookups"]]
-                    return min((rate for rate in rates if rate is not None), default=None)
-            time.sleep(0.02)
+    def look_last(self) -> None:
+        """The query has ended: wait a moment for the counters of its last batches."""
+        deadline = time.monotonic() + _PATIENCE
+        self.look()
+        while self._waiting and time.monotonic() < deadline:
+            time.sleep(_POLL)
+            self.look()
+        self.look(patience=0)
+
+    def _tell(self, progress: Any, record: dict[str, Any] | None) -> None:
+        rows = int(progress["numInputRows"])
+        seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
+        self.rows += rows
+        rates = [one["hit_rate"] for one in record["lookups"]] if record else []
+        self._show(
+            Figures(
+                batch=int(progress["batchId"]),
+                rows=self.rows,
+                rows_per_second=rows / seconds if seconds else 0.0,
+                # Of several look-ups the worst: it is the one that the disk serves.
+                hit_rate=min((rate for rate in rates if rate is not None), default=None),
+                seconds=seconds,
+                lag=_lag(progress),
+            )
+        )
+
+    def _record(self, batch: int) -> dict[str, Any] | None:
+        record: dict[str, Any]
+        for record in reversed(self._metrics.records):
+            if record["batch"] == batch and record["query"] == str(self._query.id):
+                return record
         return None
 
 

@@ -1,0 +1,179 @@
+"""``format("semistream")``: joined and written in one crossing, exactly the naive join."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import naive
+import semistream as ss
+from servers import postgres_server, query
+from spark.streams import feed, master, products, sales, stream_of
+
+FILES = 3
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def stream(spark: Any, tmp_path: Path) -> Any:
+    for i in range(FILES):
+        feed(tmp_path / "in", sales(200, start=200 * i))
+    return stream_of(spark, tmp_path / "in").repartition(2)
+
+
+def run(writer: Any, folder: Path) -> Any:
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    started = writer.trigger(availableNow=True).start()
+    started.awaitTermination()
+    return started
+
+
+ALL = sales(200 * FILES)
+
+
+@pytest.mark.parametrize("how", naive.HOWS)
+def test_parquet_by_plain_options(how: str, spark: Any, stream: Any, tmp_path: Path) -> None:
+    ss.register(spark)
+    master(tmp_path / "products")
+    writer = stream.writeStream.format("semistream").options(
+        master=str(tmp_path / "products"),
+        on="product_id",
+        how=how,
+        select="price, name",
+        memory="32MB",
+        using="hybridjoin",
+        path=str(tmp_path / "out"),
+    )
+    run(writer, tmp_path)
+    table = pq.read_table(tmp_path / "out")
+    select = ["price", "name"]
+    assert table.column_names == naive.columns(ALL, products(), "product_id", how, select)
+    expected = naive.join(ALL, products(), "product_id", how, select)
+    naive.same_rows(naive.rows_of([table]), expected)
+    assert spark.read.parquet(str(tmp_path / "out")).count() == len(expected)
+
+
+def test_delta_with_a_star_of_look_ups(spark: Any, stream: Any, tmp_path: Path) -> None:
+    from deltalake import DeltaTable
+
+    from semistream.spark.listener import Metrics
+
+    makers = pa.table({"name": [f"product {2 * i}" for i in range(300)], "maker": range(300)})
+    lookups = [
+        ss.Lookup(master(tmp_path / "products"), on="product_id", select=["price", "name"]),
+        ss.Lookup(master(tmp_path / "makers", makers, key="name"), on="name", how="left"),
+    ]
+    with Metrics(spark) as metrics:
+        run(ss.to_warehouse(stream, lookups, output="delta", path=tmp_path / "out"), tmp_path)
+    table = DeltaTable(tmp_path / "out")
+    first = naive.join(ALL, products(), "product_id", "inner", ["price", "name"])
+    names = naive.columns(ALL, products(), "product_id", "inner", ["price", "name"])
+    between = pa.table(dict(zip(names, zip(*first, strict=True), strict=True)))
+    expected = naive.join(between, makers, "name", "left")
+    naive.same_rows(naive.rows_of([table.to_pyarrow_table()]), expected)
+    counted = sum(record["lookups"][0]["counters"]["tuples_in"] for record in metrics.records)
+    assert counted in (ALL.num_rows, ALL.num_rows - 200)  # the last record may be on its way
+
+
+def test_postgres_and_a_master_that_stays_in_its_database(
+    stream: Any, tmp_path: Path, postgres: Any
+) -> None:
+    with sqlite3.connect(tmp_path / "shop.db") as database:
+        database.execute('create table "pro;""ducts" (product_id integer, price real)')
+        rows = [(row["product_id"], row["price"]) for row in products().to_pylist()]
+        database.executemany('insert into "pro;""ducts" values (?, ?)', rows)
+    lookup = ss.Lookup(
+        ss.SqlMaster(f"sqlite:///{tmp_path}/shop.db", 'pro;"ducts', key="product_id"),
+        on="product_id",
+        how="left",
+    )
+    url = postgres.get_uri()
+    writer = ss.to_warehouse(stream, lookup, output="postgresql", url=url, table='fa"cts;')
+    run(writer, tmp_path)
+    expected = naive.join(ALL, products(), "product_id", "left", ["price"])
+    naive.same_rows(query(url, 'select * from "fa""cts;"'), expected)
+    assert query(url, "select count(*) from semistream_ledger") == [(FILES,)]
+
+
+def test_postgres_by_foreach_batch(stream: Any, tmp_path: Path, postgres: Any) -> None:
+    enriched = ss.enrich(stream, master(tmp_path / "products"), on="product_id", memory="32MB")
+    url = postgres.get_uri()
+    run(enriched.writeStream.foreachBatch(ss.PostgresSink(url, "each")), tmp_path)
+    expected = naive.join(ALL, products(), "product_id")
+    naive.same_rows(query(url, "select * from each"), expected)
+
+
+def test_without_a_look_up_it_only_writes(stream: Any, tmp_path: Path) -> None:
+    run(ss.to_warehouse(stream, path=tmp_path / "out"), tmp_path)
+    naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), naive.rows_of([ALL]))
+
+
+def test_a_restart_goes_on_where_it_was(spark: Any, stream: Any, tmp_path: Path) -> None:
+    table = master(tmp_path / "products")
+    lookup = ss.Lookup(str(tmp_path / "products"), on="product_id")
+    for _ in range(2):
+        run(ss.to_warehouse(stream, lookup, path=tmp_path / "out"), tmp_path)
+    more = sales(100, start=9000)
+    table.upsert(products(50, price=7.0))
+    feed(tmp_path / "in", more)
+    run(ss.to_warehouse(stream, lookup, path=tmp_path / "out"), tmp_path)
+    newer = pa.concat_tables(
+        [products(50, price=7.0), products().filter(pa.compute.field("product_id") >= 100)]
+    )
+    expected = naive.join(ALL, products(), "product_id") + naive.join(more, newer, "product_id")
+    naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"output": "avro"}, "output='avro'"),
+        ({"speed": "high"}, "no option 'speed'"),
+        ({"path": ""}, "path=''"),
+        ({"memory": "much"}, "memory='much'"),
+        ({"using": "magic"}, "using='magic'"),
+        ({"durable": "perhaps"}, "durable='perhaps'"),
+        ({"lookups": "["}, "not JSON"),
+        ({"lookups": "[1]"}, "JSON list of objects"),
+        ({"lookups": '[{"master": "x", "on": "k", "what": 1}]'}, "'what'"),
+        ({"lookups": '[{"master": "x", "on": "k", "how": "full"}]'}, "how='full'"),
+        ({"master": "x"}, "on is missing"),
+        ({"master": "x", "on": "{"}, "not JSON"),
+        ({"output": "postgresql", "table": "t", "url": "mysql://a:secret@b/c"}, "postgresql://"),
+    ],
+)
+def test_options_that_cannot_work(options: dict[str, str], says: str) -> None:
+    from semistream.spark.sink_options import plan_of
+
+    with pytest.raises(ss.SemistreamError, match=says) as caught:
+        plan_of({"path": "x", **options} if options.get("output") != "postgresql" else options)
+    assert "secret" not in str(caught.value)
+
+
+def test_what_is_refused_before_the_query_starts(stream: Any, tmp_path: Path) -> None:
+    lookup = ss.Lookup(master(tmp_path / "products"), on="sale_id")
+    with pytest.raises(ss.SchemaError, match="join on exactly the key"):
+        ss.to_warehouse(stream, lookup, path=tmp_path / "out")
+    lookup = ss.Lookup(tmp_path / "absent", on="product_id")
+    with pytest.raises(ss.MasterTableError, match="absent"):
+        ss.to_warehouse(stream, lookup, path=tmp_path / "out")
+    with pytest.raises(ss.ConfigError, match="is a file"):
+        (tmp_path / "file").touch()
+        ss.to_warehouse(stream, path=tmp_path / "file")
+    from pyspark.errors import PySparkException
+
+    counted = stream.groupBy("product_id").count()
+    writer = ss.to_warehouse(counted, path=tmp_path / "out").outputMode("complete")
+    with pytest.raises(PySparkException, match="use 'append'"):
+        run(writer, tmp_path)
