@@ -26,7 +26,8 @@ def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
         identity = (id(case.master), tuple(case.key), case.page_bytes)
         if identity not in built:
             path = tmp_path_factory.mktemp("master") / "table"
-            built[identity] = build(path, case.master, case.key, page_bytes=case.page_bytes)
-        return built[identity]
+            master = build(path, case.master, case.key, page_bytes=case.page_bytes)
+            built[identity] = master, case  # the case is kept, so that its id stays its own
+        return built[identity][0]
 
     return get

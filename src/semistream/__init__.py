@@ -68,6 +68,8 @@ __all__ = [
     "build_master",
     "enrich",
     "join",
+    "register",
+    "to_warehouse",
 ]
 
 # Loaded when first used: importing semistream costs next to nothing, and what needs an extra

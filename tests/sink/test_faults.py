@@ -41,6 +41,7 @@ class Job:
             pq.write_table(self.stream.slice(i * ROWS, ROWS), file)
             os.utime(file, (i, i))  # Spark takes the oldest first
         self.master = ss.MasterTable.build(MASTER, folder / "master", key="k")
+        self.seen = [MASTER] * FILES  # the master table as each batch must see it
 
     def run(self, accident: str | None = None) -> tuple[int, str]:
         paths = [str(HERE / "inject"), os.environ.get("PYTHONPATH", "")]
@@ -66,8 +67,17 @@ class Job:
             errors.seek(0)
             return code, errors.read()
 
+    def upsert_from(self, batch: int) -> None:
+        """Change many rows; batches before this one have begun, and must not see it."""
+        changed = MASTER.slice(0, 500).set_column(1, "v", [[f"new {i}" for i in range(500)]])
+        self.master = self.master.upsert(changed)
+        self.seen[batch:] = [pa.concat_tables([changed, MASTER.slice(500)])] * (FILES - batch)
+
     def expected(self) -> naive.Rows:
-        return naive.join(self.stream, MASTER, "k", "left")
+        rows: naive.Rows = []
+        for i, master in enumerate(self.seen):
+            rows += naive.join(self.stream.slice(i * ROWS, ROWS), master, "k", "left")
+        return rows
 
     def read(self) -> naive.Rows:
         if self.url != "-":
@@ -123,7 +133,7 @@ def test_one_accident_after_the_other(
         job = Job(tmp_path, place)
     died(job, "before:1")
     assert len(job.read()) == ROWS
-    job.master.upsert(pa.table({"k": [5000], "v": ["nobody asks"]}))
+    job.upsert_from(2)  # between an attempt of batch 1 and its replay
     died(job, "after:2")
     assert len(job.read()) == 3 * ROWS
     message = died(job, "half:3")

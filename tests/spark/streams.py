@@ -62,13 +62,13 @@ def feed(folder: Path, table: pa.Table) -> None:
     hidden.rename(folder / f"{number:05d}.parquet")
 
 
-def stream_of(spark: Any, folder: Path, schema: pa.Schema | None = None) -> Any:
-    """A file a micro-batch, in the order of their names."""
+def stream_of(spark: Any, folder: Path, schema: pa.Schema | None = None, files: int = 1) -> Any:
+    """That many files a micro-batch, in the order in which they came."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     folder.mkdir(parents=True, exist_ok=True)
     schema = sales(1).schema if schema is None else schema
-    reader = spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1)
+    reader = spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", files)
     return reader.parquet(str(folder))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,7 +21,8 @@ JOB = Path(__file__).with_name("driver_job.py")
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=240)
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, env=environment)
 
 
 def test_the_driver_killed_in_mid_batch(tmp_path: Path) -> None:

@@ -101,7 +101,8 @@ class Watch(threading.Thread):
                 status = Path(f"/proc/{worker.stem}/status").read_text()
             except (FileNotFoundError, ProcessLookupError):
                 continue
-            anonymous[int(worker.stem)] = int(status.split("RssAnon:")[1].split()[0]) * 1024
+            if "RssAnon:" in status:  # a process that is just dying has none
+                anonymous[int(worker.stem)] = int(status.split("RssAnon:")[1].split()[0]) * 1024
         self.memory.append((time.monotonic(), anonymous))
 
 
@@ -113,7 +114,7 @@ def test_soak(spark: Any, sessions: Any, tmp_path: Path) -> None:
 
     cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import the tests
     catalogue = Catalogue(tmp_path / "products")
-    stream = stream_of(spark, tmp_path / "in", SALES).repartition(2)
+    stream = stream_of(spark, tmp_path / "in", SALES, files=40).repartition(2)
     enriched = ss.enrich(stream, str(catalogue.path), on="product_id", memory=MEMORY)
     fields = [*enriched.schema.fields, StructField("batch", LongType())]
     noted = enriched.mapInArrow(note_batch, StructType(fields))

@@ -82,7 +82,7 @@ def test_duplicates(spark: Any, tmp_path: Path) -> None:
         without_duplicates(df, "c")
     with pytest.raises(ss.ConfigError, match="belong together"):
         without_duplicates(df, "a", time="b")
-    timed = "timestamp_seconds(sale_id) as at"
+    timed = "timestamp_seconds(sale_id + 1000) as at"
     for _ in range(2):
         feed(tmp_path / "in", sales(50))
     stream = stream_of(spark, tmp_path / "in").selectExpr("*", timed)

@@ -42,7 +42,7 @@ def run(writer: Any, folder: Path) -> Any:
 ALL = sales(200 * FILES)
 
 
-@pytest.mark.parametrize("how", naive.HOWS)
+@pytest.mark.parametrize("how", ["inner", "left_anti"])
 def test_parquet_by_plain_options(how: str, spark: Any, stream: Any, tmp_path: Path) -> None:
     ss.register(spark)
     master(tmp_path / "products")
@@ -166,7 +166,7 @@ def test_what_is_refused_before_the_query_starts(stream: Any, tmp_path: Path) ->
     with pytest.raises(ss.SchemaError, match="join on exactly the key"):
         ss.to_warehouse(stream, lookup, path=tmp_path / "out")
     lookup = ss.Lookup(tmp_path / "absent", on="product_id")
-    with pytest.raises(ss.MasterTableError, match="absent"):
+    with pytest.raises(ss.SemistreamError, match="absent"):
         ss.to_warehouse(stream, lookup, path=tmp_path / "out")
     with pytest.raises(ss.ConfigError, match="is a file"):
         (tmp_path / "file").touch()

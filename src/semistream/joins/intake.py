@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.binding import Binding
+from semistream.joins.budget import SLICE_ROWS
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.rows import Layout, Rows
-from semistream.joins.run import SLICE_ROWS, Run
+from semistream.joins.run import Run
 from semistream.joins.window import StreamLayout
 from semistream.keys import Codes, Mask
 from semistream.memory import parse_size

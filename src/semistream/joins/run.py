@@ -9,7 +9,7 @@ there. Algorithms fill in four hooks: ``_admit``, ``_begin``, ``_resume`` and ``
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,24 +18,15 @@ import pyarrow as pa
 
 from semistream.errors import BudgetError, ConfigError
 from semistream.joins.binding import Binding
+from semistream.joins.budget import MemoryPlan
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.observer import Observer
-from semistream.joins.rows import longest_row
 from semistream.joins.window import StreamLayout
 from semistream.master import MasterTable
 from semistream.master.pages import PageReader, PageSource
-from semistream.memory import format_size, parse_size
 from semistream.stats import MemoryUse, Stats
 
 Clock = Callable[[], float]
-SLICE_ROWS = 1 << 16
-_UNSEEN_TUPLE = 512  # room for a stream tuple before one has been seen
-_PAIR_BYTES = 32  # scratch per output row: page row, slot, and their gathers
-
-
-def _output_share(budget: int) -> int:
-    """What rows on their way out may take: a sixteenth, but enough for efficient batches."""
-    return min(max(budget // 16, min(budget // 4, 64 << 10)), 8 << 20)
 
 
 class Incoming:
@@ -47,7 +38,7 @@ class Incoming:
         self.taken = 0
 
 
-class Run(ABC):
+class Run(MemoryPlan):
     """One join at work. Use it as a context manager, or close it."""
 
     def __init__(
@@ -161,16 +152,8 @@ class Run(ABC):
 
     # -- hooks of the algorithms -----------------------------------------------------------
 
-    @abstractmethod
-    def _allocate(self, nbytes: int) -> None:
-        """Build the window (and what else depends on the stream) within ``nbytes``."""
-
-    def _measure(self, sample: pa.RecordBatch) -> None:  # noqa: B027
+    def _measure(self, sample: pa.RecordBatch) -> None:
         """Note what the division of memory needs to know of the stream's tuples."""
-
-    @abstractmethod
-    def _hold_least(self) -> int:
-        """Bytes that the window needs at least; a guess while the stream is unknown."""
 
     @abstractmethod
     def _admit(self) -> None:
@@ -194,9 +177,6 @@ class Run(ABC):
 
     @abstractmethod
     def _window_bytes(self) -> int: ...
-
-    @abstractmethod
-    def _disk_bytes(self) -> int: ...
 
     @abstractmethod
     def _attach(self, source: PageSource) -> None:
@@ -264,20 +244,6 @@ class Run(ABC):
         if self.memory.total > self._budget or self._need() > self._budget:
             self._divide()
 
-    def _forget_changed(self, new: PageSource, since: int) -> int:
-        if self._front is None:
-            return 0
-        changed = new.changed_keys(since)
-        if changed is None:
-            return self._front.clear()
-        return sum(self._front.drop(self._binding.master_codes(keys)[0]) for keys in changed)
-
-    # -- the budget ------------------------------------------------------------------------
-
-    @property
-    def _index_bytes(self) -> int:
-        return self._source.index.nbytes if self._source.index is not None else 0
-
     def _bind(self, batch: pa.RecordBatch) -> None:
         """The first batch tells what a stream tuple looks like: divide the memory."""
         assert self._binding.stream_schema is not None
@@ -289,60 +255,13 @@ class Run(ABC):
             self._stream = None
             raise
 
-    def _need(self) -> int:
-        """The smallest budget that can work for this master and what is known of the stream."""
-        row = self._row_most() + (0 if self._stream else _UNSEEN_TUPLE)
-        parts = self._hold_least() + self._asked_for() + 64
-        return int(self._index_bytes + self._disk_bytes() + 2 * row + parts)
-
-    def _divide(self) -> None:
-        """Give every component its part of the budget. Nothing waits when this happens."""
-        need = self._need()
-        self._spare = self._budget - need
-        if self._spare < 0:
-            raise self._refuse(need)
-        least = 2 * self._row_most()
-        self._output_bytes = max(least, min(_output_share(self._budget), least + self._spare // 4))
-        fixed = self._index_bytes + self._disk_bytes() + self._output_bytes
-        self._allocate(self._budget - fixed)
-
-    def _part(self, value: float | int | str, what: str) -> int:
-        """Bytes of an optional part: a size is kept to, a fraction gives way if memory is tight."""
-        if isinstance(value, float):
-            return int(min(value * self._budget, self._spare / 2))
-        return parse_size(value, what)
-
-    def _asked_for(self) -> int:
-        """Bytes of optional parts whose size was given."""
-        return 0
-
-    def _refuse(self, smallest: int) -> BudgetError:
-        return BudgetError(
-            f"memory={format_size(self._budget)} ({self._budget} bytes) cannot hold one page and "
-            f"one tuple for {self.join.name}; the smallest budget that can is {smallest} bytes"
-        )
-
-    def _note_widest(self, batch: pa.RecordBatch) -> None:
-        """Output must have room for two rows of the widest kind."""
-        before = self._stream_row_most
-        self._stream_row_most = max(before, longest_row(batch))
-        if self._stream is not None and 2 * self._row_most() > self._output_bytes:
-            need = self._need() + 2 * self._row_most()
-            self._stream_row_most = before
-            raise self._refuse(max(need, self._budget + 2 * self._row_most()))
-
-    def _row_most(self) -> int:
-        """Bytes that one output row can take at most, scratch included."""
-        master = self._source.max_row_bytes if self._binding.keeps_master else 0
-        return self._stream_row_most + master + _PAIR_BYTES
-
-    @property
-    def _most_rows(self) -> int:
-        """Output rows that are built at once."""
-        return int(max(1, min(SLICE_ROWS, self._output_bytes // (2 * self._row_most()))))
-
-    def _scratch_bytes(self) -> int:
-        return 0
+    def _forget_changed(self, new: PageSource, since: int) -> int:
+        if self._front is None:
+            return 0
+        changed = new.changed_keys(since)
+        if changed is None:
+            return self._front.clear()
+        return sum(self._front.drop(self._binding.master_codes(keys)[0]) for keys in changed)
 
     # -- pages -----------------------------------------------------------------------------
 

@@ -251,6 +251,8 @@ class Pipeline(Part):
                 raise ValueError("dead_letter needs a sink of semistream, not output spark")
             if any(lookup.how != "inner" for lookup in self.lookups) or not self.lookups:
                 raise ValueError("dead_letter needs look-ups, all of them with how: inner")
+            if any(step.deduplicate is not None for step in self.steps):
+                raise ValueError("dead_letter and deduplicate exclude each other: see the docs")
         return self
 
 
