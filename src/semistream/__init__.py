@@ -37,8 +37,11 @@ if TYPE_CHECKING:
         join,
     )
     from semistream.master import MasterTable
+    from semistream.master.sql import SqlMaster
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
+    from semistream.spark.foreach import PostgresSink
+    from semistream.spark.sink import register, to_warehouse
 
 __version__ = "0.1.0"
 
@@ -59,10 +62,12 @@ __all__ = [
     "MeshJoin",
     "Observer",
     "OptimisedXHybridJoin",
+    "PostgresSink",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
+    "SqlMaster",
     "SweepJoin",
     "XHybridJoin",
     "build_master",

@@ -24,14 +24,15 @@ import pyarrow as pa
 
 from semistream.joins.contract import Join
 from semistream.joins.intake import IntakeRun, Slice
+from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import ranges
 from semistream.joins.rows import Rows
 from semistream.joins.run import Run
-from semistream.keys import Codes
+from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource
 
 _MOST_FRAMES = 1 << 14
-_FRAME_OVERHEAD = 512  # links, stamp, and the Python objects around a page
+_FRAME_OVERHEAD = 1024  # links, stamp, and the Python objects around a page
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +130,11 @@ class InljRun(IntakeRun):
         exact = self._binding.codec.exact
         self._frames = [Frame(self._source.reader(1, self._direct), exact) for _ in range(frames)]
         self._page_in = np.full(frames, -1, np.int32)
+        self._code_addresses = np.zeros(frames, np.int64)
+        self._sizes = np.zeros(frames, np.int64)
+        kinds = {name: self._source.schema.field(name).type for name in self._source.schema.names}
+        self._out_columns = PageColumns([kinds[n] for n in self._binding.master_columns], frames)
+        self._key_columns = PageColumns([kinds[n] for n in self._binding.master_key], frames)
         self._stamp = np.zeros(frames, np.int64)
         self._older = np.arange(-1, frames, dtype=np.int32)
         self._newer = np.arange(1, frames + 2, dtype=np.int32)
@@ -193,57 +199,56 @@ class InljRun(IntakeRun):
 
     def _join_wave(self, part: Slice, tuples: Rows, frames: Any) -> int:
         """Join tuples with their frames' pages, as many as one output batch holds."""
-        codes = part.codes[tuples]
-        groups = _by_frame(frames)
-        low, high = np.empty(len(tuples), np.int64), np.empty(len(tuples), np.int64)
-        for frame, members in groups:
-            low[members], high[members] = self._frames[frame].find(codes[members])
+        low, high = self._find(frames, part.codes[tuples])
         counts = high - low
         served = int(np.searchsorted(np.cumsum(counts), self._most_rows, side="right"))
         if not served:
             return 0
+        owner = np.repeat(np.arange(served), counts[:served])
+        pages = frames[owner]
+        rows = self._rows_at(pages, ranges(low[:served], counts[:served]))
+        if not self._binding.codec.exact:
+            same = self._same_keys(part, tuples[owner], pages, rows)
+            owner, pages, rows = owner[same], pages[same], rows[same]
         matched = np.zeros(served, np.bool_)
-        owners, pages = [], []
-        for frame, members in groups:
-            members = members[members < served]
-            members = members[counts[members] > 0]
-            if len(members):
-                owner = np.repeat(members, counts[members])
-                rows = self._frames[frame].rows(ranges(low[members], counts[members]))
-                owner, rows = self._verified(part, tuples, owner, frame, rows)
-                matched[owner] = True
-                owners.append(owner)
-                pages.append((frame, rows))
-        self._emit_matches(part, tuples, owners, pages)
+        matched[owner] = True
+        self._emit_matches(part, tuples[owner], pages, rows)
         self._remember(part, tuples[:served], frames[:served], matched)
         self._settle(part, tuples[:served], matched)
         return served
 
-    def _verified(
-        self, part: Slice, tuples: Rows, owner: Any, frame: int, rows: Any
-    ) -> tuple[Any, Any]:
-        """Codes were equal; keep the pairs whose keys are."""
+    def _find(self, frames: Any, codes: Codes) -> tuple[Any, Any]:
+        """For each code the positions of its rows in its frame's page, from and to."""
+        low, high = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         if self._binding.codec.exact:
-            return owner, rows
-        page = self._frames[frame].page
-        assert page is not None
-        master = [page.column(n).take(pa.array(rows)) for n in self._binding.master_key]
-        same = self._binding.codec.same(self._keys(part, tuples[owner]), master)
-        return owner[same], rows[same]
+            from semistream.kernels import pages as kernels
 
-    def _emit_matches(
-        self, part: Slice, tuples: Rows, owners: list[Any], pages: list[tuple[int, Any]]
-    ) -> None:
-        if not self._binding.keeps_master or not any(len(owner) for owner in owners):
-            return
-        stream = part.batch.take(pa.array(tuples[np.concatenate(owners)])).columns
-        master = [self._page_rows(frame, rows) for frame, rows in pages]
-        self._emit(stream, pa.concat_batches(master).columns)
+            kernels.find(self._code_addresses, self._sizes, frames, codes, low, high)
+            return low, high
+        for frame in np.unique(frames):
+            members = np.flatnonzero(frames == frame)
+            low[members], high[members] = self._frames[frame].find(codes[members])
+        return low, high
 
-    def _page_rows(self, frame: int, rows: Any) -> pa.RecordBatch:
-        page = self._frames[frame].page
-        assert page is not None
-        return page.select(self._binding.master_columns).take(pa.array(rows))
+    def _rows_at(self, frames: Any, positions: Any) -> Any:
+        """Page rows at these positions; where codes are hashes, positions are in code order."""
+        if self._binding.codec.exact:
+            return positions
+        rows = np.empty(len(positions), np.int64)
+        for frame in np.unique(frames):
+            members = frames == frame
+            rows[members] = self._frames[frame].rows(positions[members])
+        return rows
+
+    def _same_keys(self, part: Slice, tuples: Rows, pages: Any, rows: Any) -> Mask:
+        """Codes were equal; which keys are?"""
+        master = self._key_columns.take(pages, rows)
+        return self._binding.codec.same(self._keys(part, tuples), master)
+
+    def _emit_matches(self, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:
+        if self._binding.keeps_master and len(tuples):
+            stream = part.batch.take(pa.array(tuples)).columns
+            self._emit(stream, self._out_columns.take(pages, rows))
 
     def _remember(self, part: Slice, tuples: Rows, frames: Any, matched: Any) -> None:
         """For CINLJ: rows that were just fetched may become cached."""
@@ -279,19 +284,21 @@ class InljRun(IntakeRun):
             rows, long.rows = long.rows[: self._most_rows], long.rows[self._most_rows :]
             if not len(long.rows):
                 long.rows = None
-            owner = part.batch.take(pa.array(np.full(len(rows), long.row)))
-            self._emit(owner.columns, self._page_rows(long.frame, rows).columns)
+            tuples = np.full(len(rows), long.row)
+            self._emit_matches(part, tuples, np.full(len(rows), long.frame), rows)
 
     def _next_page_of(self, part: Slice, long: LongLookUp) -> None:
-        frame = int(self._fetch(np.array([long.next], np.int32))[0])
+        frame = self._fetch(np.array([long.next], np.int32))
         long.next += 1
         row = np.array([long.row])
-        low, high = self._frames[frame].find(part.codes[row])
-        rows = self._frames[frame].rows(ranges(low, high - low))
-        _, rows = self._verified(part, row, np.zeros(len(rows), np.int64), frame, rows)
+        low, high = self._find(frame, part.codes[row])
+        pages = np.repeat(frame, high - low)
+        rows = self._rows_at(pages, ranges(low, high - low))
+        if not self._binding.codec.exact:
+            rows = rows[self._same_keys(part, np.full(len(rows), long.row), pages, rows)]
         long.matched |= len(rows) > 0
         if len(rows) and self._binding.keeps_master:
-            long.frame, long.rows = frame, rows
+            long.frame, long.rows = int(frame[0]), rows
 
     # -- the pool --------------------------------------------------------------------------
 
@@ -316,14 +323,25 @@ class InljRun(IntakeRun):
         todo = missing[:reads]
         for done, request in enumerate(todo):
             frame = self._frames[frames[request]]
-            frame.forget()
+            self._forget(int(frames[request]))
             try:
                 frame.page = self._read(frame.reader, int(pages[request]), 1)[0]
             except BaseException:
                 self._unplan(frames[todo[done:]])
                 raise
-            frame.codes, _ = self._binding.master_codes(frame.page)
+            self._loaded(int(frames[request]), frame)
         return frames[:planned]
+
+    def _loaded(self, place: int, frame: Frame) -> None:
+        """A page has come into this frame."""
+        page = frame.page
+        assert page is not None
+        frame.codes, _ = self._binding.master_codes(page)
+        self._code_addresses[place] = frame.codes.__array_interface__["data"][0]
+        self._sizes[place] = len(frame.codes)
+        self._out_columns.put(place, [page.column(n) for n in self._binding.master_columns])
+        if not self._binding.codec.exact:
+            self._key_columns.put(place, [page.column(n) for n in self._binding.master_key])
 
     def _unplan(self, frames: Any) -> None:
         """These frames' reads did not happen: they hold nothing."""
@@ -331,11 +349,9 @@ class InljRun(IntakeRun):
         self._page_in[frames] = -1
         self._stamp[frames] = 0
         for frame in frames:
-            self._frames[frame].forget()
+            self._forget(int(frame))
 
-
-def _by_frame(frames: Any) -> list[tuple[int, Any]]:
-    """(frame, positions of the requests that it serves) for each frame."""
-    order = np.argsort(frames, kind="stable")
-    cuts = np.flatnonzero(np.diff(frames[order])) + 1
-    return [(int(frames[members[0]]), members) for members in np.split(order, cuts)]
+    def _forget(self, place: int) -> None:
+        self._frames[place].forget()
+        self._out_columns.drop(place)
+        self._key_columns.drop(place)

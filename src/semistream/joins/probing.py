@@ -17,6 +17,7 @@ from semistream.errors import BudgetError
 from semistream.joins.binding import Binding
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY
 from semistream.joins.intake import IntakeRun
+from semistream.joins.page_rows import PageColumns
 from semistream.joins.rows import Rows
 from semistream.joins.window import Window
 from semistream.kernels import states
@@ -53,18 +54,20 @@ class Walk:
         self.codes, self.valid = codes_of(pages, binding)
         self.counts = np.zeros(len(self.codes), np.int32)
         self.cursor[:] = 0, -1
+        self._columns: dict[tuple[str, ...], PageColumns] = {}
 
     def take(self, rows: Any, names: list[str]) -> list[pa.Array]:
-        """These columns of these rows, which are in ascending order."""
-        if len(self.pages) == 1:
-            return list(self.pages[0].select(names).take(pa.array(rows)).columns)
-        cuts = np.searchsorted(rows, self.starts)
-        parts = [
-            page.select(names).take(pa.array(rows[cuts[i] : cuts[i + 1]] - self.starts[i]))
-            for i, page in enumerate(self.pages)
-            if cuts[i] < cuts[i + 1]
-        ]
-        return list((parts[0] if len(parts) == 1 else pa.concat_batches(parts)).columns)
+        """These columns of these rows of the buffer."""
+        columns = self._columns.get(tuple(names))
+        if columns is None:
+            schema = self.pages[0].schema
+            kinds = [schema.field(name).type for name in names]
+            columns = PageColumns(kinds, len(self.pages))
+            for place, page in enumerate(self.pages):
+                columns.put(place, [page.column(name) for name in names])
+            self._columns[tuple(names)] = columns
+        pages = np.searchsorted(self.starts, rows, side="right") - 1
+        return columns.take(pages, rows - self.starts[pages])
 
 
 def codes_of(pages: list[pa.RecordBatch], binding: Binding) -> tuple[Codes, Mask | None]:

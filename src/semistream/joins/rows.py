@@ -30,12 +30,12 @@ class Layout:
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self.types = list(types)
-        self.fixed = [i for i, kind in enumerate(types) if _width(kind) is not None]
-        self.text = [i for i, kind in enumerate(types) if _is_bytes(kind)]
+        self.fixed = [i for i, kind in enumerate(types) if width_of(kind) is not None]
+        self.text = [i for i, kind in enumerate(types) if is_text(kind)]
         self.empty = [i for i, kind in enumerate(types) if pa.types.is_null(kind)]
         placed = {*self.fixed, *self.text, *self.empty}
         self.nested = [i for i in range(len(types)) if i not in placed]
-        widths = sorted(self.fixed, key=lambda i: -(_width(types[i]) or 0))
+        widths = sorted(self.fixed, key=lambda i: -(width_of(types[i]) or 0))
         masks = -(-len(self.fixed) // 8)
         self.record = np.dtype(
             [(f"c{i}", _storage(types[i])) for i in widths]
@@ -208,7 +208,7 @@ class RowStore:
 
         place = self.layout.text.index(i)
         kind = self.layout.types[i]
-        offsets = np.empty(len(slots) + 1, np.int64 if _is_large(kind) else np.int32)
+        offsets = np.empty(len(slots) + 1, np.int64 if is_large(kind) else np.int32)
         present = np.empty(len(slots), np.bool_)
         size, nulls = kernels.measure(
             slots, place, self._headers, self._positions, offsets, present
@@ -333,7 +333,7 @@ def array_of(kind: pa.DataType, values: np.ndarray[Any, Any], present: Any = Non
     return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(values)])
 
 
-def _width(kind: pa.DataType) -> int | None:
+def width_of(kind: pa.DataType) -> int | None:
     types = pa.types
     if types.is_boolean(kind):
         return 1
@@ -345,23 +345,23 @@ def _width(kind: pa.DataType) -> int | None:
 
 
 def _storage(kind: pa.DataType) -> Any:
-    width = _width(kind) or 0
+    width = width_of(kind) or 0
     return {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(width, f"V{width}")
 
 
-def _is_bytes(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
     types = pa.types
-    return bool(types.is_string(kind) or types.is_binary(kind) or _is_large(kind))
+    return bool(types.is_string(kind) or types.is_binary(kind) or is_large(kind))
 
 
-def _is_large(kind: pa.DataType) -> bool:
+def is_large(kind: pa.DataType) -> bool:
     return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
 
 
 def _text_parts(column: pa.Array) -> tuple[Any, Any, Any]:
     """(offsets, bytes, validity or nothing) of a text or binary column."""
     _, offsets, data = column.buffers()
-    dtype = np.int64 if _is_large(column.type) else np.int32
+    dtype = np.int64 if is_large(column.type) else np.int32
     if offsets is None or len(column) == 0:
         starts = np.zeros(len(column) + 1, dtype)
     else:
@@ -380,10 +380,10 @@ def longest_row(batch: pa.RecordBatch) -> int:
     """An upper bound on the bytes of the batch's longest row."""
     total = 8
     for column in batch.columns:
-        width = _width(column.type)
+        width = width_of(column.type)
         if width is not None:
             total += width
-        elif _is_bytes(column.type):
+        elif is_text(column.type):
             offsets = _text_parts(column)[0]
             total += int(np.diff(offsets).max(initial=0)) + 9
         elif len(column):

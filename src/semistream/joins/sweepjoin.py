@@ -231,8 +231,7 @@ class SweepRun(ProbingRun):
         if found:
             rows, slots = self._rows[:found], self._slots[:found]
             if not exact:
-                by_row = np.argsort(rows, kind="stable")
-                rows, slots = self._verified(walk, rows[by_row], slots[by_row])
+                rows, slots = self._verified(walk, rows, slots)
             self._window.count_pairs(rows, walk.counts)
             self._emit_pairs(walk, rows, slots)
         return bool(self._cursor[0] >= len(self._tuples))

@@ -1,4 +1,7 @@
-"""Two machine instructions that Python has no word for."""
+"""Machine instructions that Python has no word for.
+
+Addresses are those of Arrow buffers whose owners the caller keeps alive.
+"""
 
 from llvmlite import ir
 from numba import types
@@ -44,3 +47,37 @@ def copy_bytes(typingctx, target, at, source, start, count):
         return context.get_dummy_value()
 
     return types.void(target, at, source, start, count), codegen
+
+
+@intrinsic
+def copy_from(typingctx, target, at, address, count):
+    """``target[at : at + count] =`` the bytes at ``address``."""
+
+    def codegen(context, builder, signature, args):
+        struct = context.make_array(signature.args[0])(context, builder, args[0])
+        place = context.cast(builder, args[1], signature.args[1], types.intp)
+        to = cgutils.pointer_add(builder, struct.data, place)
+        start = builder.inttoptr(args[2], to.type)
+        length = context.cast(builder, args[3], signature.args[3], types.intp)
+        cgutils.raw_memcpy(builder, to, start, length, 1)
+        return context.get_dummy_value()
+
+    return types.void(target, at, types.int64, count), codegen
+
+
+def _loader(bits, kind):
+    @intrinsic
+    def load(typingctx, address):
+        def codegen(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            value = builder.load(pointer)
+            value.align = 1
+            return value
+
+        return kind(types.int64), codegen
+
+    return load
+
+
+load_int32 = _loader(32, types.int32)
+load_int64 = _loader(64, types.int64)

@@ -1,0 +1,87 @@
+"""Rows out of several pages at once.
+
+Arrow's ``take`` works on one page; a call per page and column costs more than the rows. Here the
+buffers of all pages are read by one compiled call per column. What that cannot do (nulls,
+booleans, nested values) goes through Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.rows import is_large, is_text, width_of
+
+
+class PageColumns:
+    """Addresses of the buffers of some columns, for a fixed number of page places."""
+
+    def __init__(self, types: Sequence[pa.DataType], places: int) -> None:
+        self._types = list(types)
+        self._pages: list[Any] = [None] * places
+        self._values = np.zeros((len(types), places), np.int64)
+        self._texts = np.zeros((len(types), places), np.int64)
+        self._plain = np.ones((len(types), places), np.bool_)
+
+    def put(self, place: int, columns: Sequence[pa.Array]) -> None:
+        """The page at this place is now the one with these columns."""
+        self._pages[place] = columns
+        for i, column in enumerate(columns):
+            kind = self._types[i]
+            width = width_of(kind)
+            text = is_text(kind)
+            plain = not column.null_count and (text or (width is not None and width > 0))
+            plain = plain and not pa.types.is_boolean(kind)
+            self._plain[i, place] = plain
+            if plain and len(column):
+                buffers = column.buffers()
+                step = (8 if is_large(kind) else 4) if text else width
+                self._values[i, place] = buffers[1].address + column.offset * step
+                if text:
+                    self._texts[i, place] = buffers[2].address if buffers[2] else 0
+
+    def drop(self, place: int) -> None:
+        self._pages[place] = None
+
+    def take(self, pages: Any, rows: Any) -> list[pa.Array]:
+        """All columns of row ``rows[i]`` of the page at place ``pages[i]``, for every i."""
+        pages = pages.astype(np.int64, copy=False)
+        rows = rows.astype(np.int64, copy=False)
+        used = np.unique(pages)
+        return [
+            self._gather(i, pages, rows)
+            if self._plain[i, used].all()
+            else self._through_arrow(i, pages, rows)
+            for i in range(len(self._types))
+        ]
+
+    def _gather(self, i: int, pages: Any, rows: Any) -> pa.Array:
+        from semistream.kernels import pages as kernels
+
+        kind = self._types[i]
+        if not is_text(kind):
+            width = width_of(kind) or 0
+            values = np.empty(len(rows) * width, np.uint8)
+            kernels.gather_fixed(self._values[i], pages, rows, width, values)
+            return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(values)])
+        large = is_large(kind)
+        offsets = np.empty(len(rows) + 1, np.int64 if large else np.int32)
+        size = kernels.measure_text(self._values[i], pages, rows, large, offsets)
+        content = np.empty(size, np.uint8)
+        kernels.gather_text(self._values[i], self._texts[i], pages, rows, large, offsets, content)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
+        return pa.Array.from_buffers(kind, len(rows), buffers)
+
+    def _through_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:
+        order = np.argsort(pages, kind="stable")
+        cuts = np.flatnonzero(np.diff(pages[order])) + 1
+        parts = [
+            self._pages[pages[members[0]]][i].take(pa.array(rows[members]))
+            for members in np.split(order, cuts)
+        ]
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return pa.concat_arrays(parts).take(pa.array(back))

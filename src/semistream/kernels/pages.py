@@ -1,0 +1,64 @@
+"""Rows out of many Arrow pages in one call: each page is known by the addresses of its buffers."""
+
+from numba import njit
+
+from semistream.kernels.intrinsics import copy_from, load_int32, load_int64
+
+
+@njit(cache=True, nogil=True)
+def gather_fixed(addresses, pages, rows, width, out):
+    """Values of ``width`` bytes: row ``rows[i]`` of page ``pages[i]``, for every i."""
+    if width == 8:
+        for i in range(len(rows)):
+            copy_from(out, i * 8, addresses[pages[i]] + rows[i] * 8, 8)
+    elif width == 4:
+        for i in range(len(rows)):
+            copy_from(out, i * 4, addresses[pages[i]] + rows[i] * 4, 4)
+    else:
+        for i in range(len(rows)):
+            copy_from(out, i * width, addresses[pages[i]] + rows[i] * width, width)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _offset(address, row, large):
+    if large:
+        return load_int64(address + row * 8)
+    return int(load_int32(address + row * 4))
+
+
+@njit(cache=True, nogil=True)
+def measure_text(starts, pages, rows, large, offsets):
+    """Offsets of the gathered texts; returns their bytes."""
+    total = 0
+    offsets[0] = 0
+    for i in range(len(rows)):
+        address, row = starts[pages[i]], rows[i]
+        total += _offset(address, row + 1, large) - _offset(address, row, large)
+        offsets[i + 1] = total
+    return total
+
+
+@njit(cache=True, nogil=True)
+def gather_text(starts, contents, pages, rows, large, offsets, out):
+    for i in range(len(rows)):
+        page = pages[i]
+        begin = contents[page] + _offset(starts[page], rows[i], large)
+        copy_from(out, offsets[i], begin, offsets[i + 1] - offsets[i])
+
+
+@njit(cache=True, nogil=True)
+def find(addresses, sizes, pages, codes, low, high):
+    """For each code the rows ``low[i] .. high[i] - 1`` of its page, whose codes are sorted."""
+    for i in range(len(codes)):
+        address, code = addresses[pages[i]], codes[i]
+        begin, end = 0, sizes[pages[i]]
+        while begin < end:
+            middle = (begin + end) >> 1
+            if load_int64(address + middle * 8) < code:
+                begin = middle + 1
+            else:
+                end = middle
+        low[i] = begin
+        while begin < sizes[pages[i]] and load_int64(address + begin * 8) == code:
+            begin += 1
+        high[i] = begin
