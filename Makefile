@@ -26,7 +26,7 @@ $(INSTALLED): pyproject.toml
 
 install: $(INSTALLED)  ## Make the virtual environment, with all tools
 
-demo: $(INSTALLED)  ## Join a million skewed sales with two million products in 50 MB
+demo: $(INSTALLED)  ## Stream a million sales through a pipeline into a Delta table, and query it
 	@$(BIN)/semistream demo
 
 test: $(INSTALLED)  ## Run the quick tests, a few minutes

@@ -60,15 +60,20 @@ def mariadb_server() -> Iterator[tuple[str, Any]]:
     folder = Path(tempfile.mkdtemp(prefix="mdb-"))
     bootstrap = "CREATE DATABASE IF NOT EXISTS mysql;\nCREATE DATABASE IF NOT EXISTS shop;\n"
     base = ["mariadbd", "--no-defaults", f"--datadir={folder}/data", "--user=root"]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     (folder / "data").mkdir()
-    subprocess.run(
-        [*base, "--bootstrap", "--skip-grant-tables"], input=bootstrap.encode(), check=True, **quiet
-    )
-    server = subprocess.Popen(
-        [*base, "--skip-grant-tables", "--skip-networking", f"--socket={folder}/socket"], **quiet
-    )
+    server = None
     try:
+        subprocess.run(
+            [*base, "--bootstrap", "--skip-grant-tables"],
+            input=bootstrap.encode(),
+            check=True,
+            **quiet,
+        )
+        server = subprocess.Popen(
+            [*base, "--skip-grant-tables", "--skip-networking", f"--socket={folder}/socket"],
+            **quiet,
+        )
         for _ in range(100):
             with contextlib.suppress(pymysql.Error):
                 connection = pymysql.connect(
@@ -81,6 +86,7 @@ def mariadb_server() -> Iterator[tuple[str, Any]]:
         with connection:
             yield f"mariadb://root@localhost/shop?unix_socket={folder}/socket", connection
     finally:
-        server.terminate()
-        server.wait(30)
+        if server is not None:
+            server.terminate()
+            server.wait(30)
         shutil.rmtree(folder, ignore_errors=True)

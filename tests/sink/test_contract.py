@@ -131,6 +131,15 @@ def test_an_abort_after_the_commit_takes_nothing_away(warehouse: Warehouse) -> N
     naive.same_rows(warehouse.read(), expected((0, 10)))
 
 
+def test_a_first_batch_that_died_is_no_obstacle(warehouse: Warehouse) -> None:
+    batch = Batch("query-1", 0)
+    warehouse.make().stage(rows(0, 4), SCHEMA, batch, 0)
+    sink = warehouse.make()
+    sink.check(SCHEMA)
+    assert sink.commit([sink.stage(rows(0, 6), SCHEMA, batch, 0)], batch)
+    naive.same_rows(warehouse.read(), expected((0, 6)))
+
+
 def test_queries_do_not_know_each_other(warehouse: Warehouse) -> None:
     sink = warehouse.make()
     for name in ("query-1", "another/query; with '\"signs"):

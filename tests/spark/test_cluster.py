@@ -26,7 +26,7 @@ from spark.streams import (
 MEMORY = 8_000_000
 
 
-@pytest.mark.parametrize("algorithm", ["chybridjoin", "meshjoin", "hybridjoin", "cinlj"])
+@pytest.mark.parametrize("algorithm", ["chybridjoin", "meshjoin", "cinlj"])
 def test_two_executors_give_the_rows_of_the_naive_join(
     cluster: Any, tmp_path: Path, algorithm: str
 ) -> None:

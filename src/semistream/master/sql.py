@@ -25,8 +25,8 @@ import pyarrow as pa
 from semistream.errors import ConfigError, MasterTableError, SchemaError
 from semistream.keys import KeyCodec
 from semistream.master.index import PageIndex
-from semistream.master.reader import refuse_read
 from semistream.master.sql_dialects import Column, Dialect, dialect_of, redact
+from semistream.master.sql_reader import SqlReader
 from semistream.memory import format_size, parse_size
 
 Answer = TypeVar("Answer")
@@ -302,28 +302,3 @@ class SqlMaster:
                     f"{self._place} cannot be read: {str(error).strip()}; "
                     "check that the server runs and the table is there, then try again"
                 ) from error
-
-
-class SqlReader:
-    """Pages of one SqlMaster; all its readers share a connection."""
-
-    def __init__(self, source: SqlMaster, pages_at_once: int) -> None:
-        self._source = source
-        self._at_once = pages_at_once
-        self._closed = False
-        self.bytes_read = 0
-
-    @property
-    def nbytes(self) -> int:
-        return 0 if self._closed else self._at_once * self._source.max_page_bytes
-
-    def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
-        pages = self._source.num_pages
-        if self._closed or first < 0 or count > self._at_once or first + count > pages:
-            refuse_read(first, count, pages, self._at_once, self._closed)
-        batches = [self._source.page(number) for number in range(first, first + count)]
-        self.bytes_read += sum(batch.nbytes for batch in batches)
-        return batches
-
-    def close(self) -> None:
-        self._closed = True

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError
 from semistream.sinks.contract import Batch, Staged, peek
-from semistream.sinks.files import sync_file, write_parquet
+from semistream.sinks.files import refuse_unwritable, sync_file, write_parquet
 from semistream.sinks.parquet import _COMPRESSIONS, _one_schema, _safe
 
 _PREFIX = "semistream-"
@@ -51,20 +51,16 @@ class DeltaSink:
         self.durable = durable
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"path={str(self.path)!r} is a file; name a folder")
+        refuse_unwritable(self.path)
         table = self._open()
-        if table is None:
-            if self.path.exists() and any(self.path.iterdir()):
-                raise ConfigError(
-                    f"path={str(self.path)!r} holds files but no Delta table; name another folder"
-                )
-            try:
-                self.path.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ConfigError(
-                    f"path={str(self.path)!r} cannot be written: {error.strerror}"
-                ) from error
+        # What a first batch staged before it died is ours, and no reason to refuse.
+        foreign = self.path.exists() and any(
+            not file.name.startswith(_PREFIX) for file in self.path.iterdir()
+        )
+        if table is None and foreign:
+            raise ConfigError(
+                f"path={str(self.path)!r} holds files but no Delta table; name another folder"
+            )
         if schema is not None:
             delta = self._delta_schema(schema)
             if table is not None:

@@ -90,3 +90,16 @@ def sync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def refuse_unwritable(path: Path) -> None:
+    """Refuse a folder that cannot be written or made. It is only looked at: nothing is made."""
+    from semistream.errors import ConfigError
+
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"path={str(path)!r} is a file; name a folder")
+    above = path
+    while not above.exists():
+        above = above.parent
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"path={str(path)!r} cannot be written: {above} does not allow it")

@@ -27,7 +27,7 @@ import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, SemistreamError
 from semistream.sinks.contract import Batch, Staged, peek
-from semistream.sinks.files import publish, sync_file, sync_folder, write_parquet
+from semistream.sinks.files import publish, refuse_unwritable, sync_file, sync_folder, write_parquet
 
 _KEEP_LOG = 100  # entries of a query; a replay only ever asks for its newest batch
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -59,18 +59,11 @@ class ParquetSink:
         self._own = self.path / "_semistream"
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        if self.path.exists() and not self.path.is_dir():
-            raise ConfigError(f"path={str(self.path)!r} is a file; name a folder")
+        refuse_unwritable(self.path)
         if (self.path / "_delta_log").exists():
             raise ConfigError(
                 f"path={str(self.path)!r} is a Delta table; write to it with output='delta'"
             )
-        try:
-            self._own.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ConfigError(
-                f"path={str(self.path)!r} cannot be written: {error.strerror}"
-            ) from error
 
     def stage(
         self, rows: Iterable[pa.RecordBatch], schema: pa.Schema | None, batch: Batch, partition: int
