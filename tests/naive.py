@@ -17,6 +17,7 @@ On = str | Sequence[str] | Mapping[str, str]
 Select = Sequence[str] | Mapping[str, str] | None
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
+_PLAIN = {int, str, bytes, bool, type(None)}
 
 
 def join(
@@ -107,6 +108,8 @@ def canonical(value: Any) -> Hashable:
 
     Nested values become tuples, NaN equals NaN, and 1, 1.0 and True are different.
     """
+    if type(value) in _PLAIN:
+        return (type(value).__name__, value)
     if isinstance(value, Mapping):
         return ("struct", tuple((name, canonical(field)) for name, field in value.items()))
     if isinstance(value, tuple | list):

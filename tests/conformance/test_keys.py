@@ -21,8 +21,9 @@ UTC = timezone.utc
 
 
 def number(low: int, high: int) -> Callable[[random.Random], int]:
-    """Integers of a range, its ends included more often than not."""
-    return lambda rng: rng.choice([low, high, low + 1, high - 1, rng.randint(low, high)])
+    """Integers of a range, most of them close to its ends."""
+    ends = [*range(low, low + 10), *range(high - 9, high + 1)]
+    return lambda rng: rng.choice([*ends, rng.randint(low, high)])
 
 
 def few(low: int = 0, high: int = 60) -> Callable[[random.Random], int]:
@@ -97,7 +98,7 @@ class Keys:
             self.name,
             pa.table({"k": column(stream, self.stream or self.master), "n": range(len(stream))}),
             pa.table({"k": column(master, self.master), "v": range(len(master))}),
-            page_bytes=256,
+            page_bytes=448,
         )
 
 
@@ -198,7 +199,7 @@ def composite(name: str, on: Any, seed: int, *draws: tuple[pa.DataType, Any]) ->
         )
 
     stream_table = table(stream, stream_names).rename_columns(["n", *stream_names, "note"])
-    return Case(name, stream_table, table(master, master_names), on=on, page_bytes=512)
+    return Case(name, stream_table, table(master, master_names), on=on, page_bytes=1024)
 
 
 COMPOSITE = [

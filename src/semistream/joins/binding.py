@@ -89,7 +89,7 @@ class Binding:
         taken = set(stream.names)
         if self.keeps_master:
             for name, renamed in self._select:
-                output = renamed or (f"{name}_master" if name in taken else name)
+                output = renamed or (f"{name}_master" if name in stream.names else name)
                 if output in taken:
                     raise SchemaError(
                         f"the output would have two columns {output!r}; rename the master's "

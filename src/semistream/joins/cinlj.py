@@ -20,8 +20,7 @@ from semistream.errors import ConfigError
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY, FrontStageOptions
 from semistream.joins.inlj import Frame, IndexNestedLoopJoin, InljRun
 from semistream.joins.intake import Slice
-from semistream.joins.probing import ranges
-from semistream.joins.rows import Rows
+from semistream.joins.rows import Rows, ranges
 from semistream.joins.run import Run
 from semistream.keys import Codes
 from semistream.master.pages import PageSource

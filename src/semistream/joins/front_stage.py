@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ConfigError
-from semistream.joins.rows import Layout, Rows, RowStore, Slots
+from semistream.joins.rows import Layout, Rows, RowStore, Slots, ranges
 from semistream.kernels.states import LISTS
 from semistream.keys import Codes, Mask
 from semistream.memory import check_part
@@ -155,7 +155,14 @@ class FrontStage:
 
         Returns (rows admitted, rows evicted).
         """
-        if not len(codes) or len(rows) > self.capacity // 2:
+        if len(rows) > self.capacity // 2:  # too many at once: the most frequent of them
+            starts = np.cumsum(counts) - counts
+            order = np.argsort(-np.asarray(frequencies), kind="stable")
+            fit = np.searchsorted(np.cumsum(counts[order]), self.capacity // 2, side="right")
+            best = np.sort(order[:fit])
+            rows = rows[ranges(starts[best], counts[best])]
+            codes, counts, frequencies = codes[best], counts[best], frequencies[best]
+        if not len(codes):
             return 0, 0
         evicted = self._make_room(columns, rows)
         if self._free_count < len(rows) or self.rows.room(columns, rows) < len(rows):

@@ -25,8 +25,7 @@ import pyarrow as pa
 from semistream.joins.contract import Join
 from semistream.joins.intake import IntakeRun, Slice
 from semistream.joins.page_rows import PageColumns
-from semistream.joins.probing import ranges
-from semistream.joins.rows import Rows
+from semistream.joins.rows import Rows, ranges
 from semistream.joins.run import Run
 from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource

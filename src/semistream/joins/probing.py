@@ -18,7 +18,7 @@ from semistream.joins.binding import Binding
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY
 from semistream.joins.intake import IntakeRun
 from semistream.joins.page_rows import PageColumns
-from semistream.joins.rows import Rows
+from semistream.joins.rows import Rows, ranges
 from semistream.joins.window import Window
 from semistream.kernels import states
 from semistream.keys import Codes, Mask
@@ -276,13 +276,6 @@ class ProbingRun(IntakeRun):
         continues = self._source.index.continues  # type: ignore[union-attr]
         last = walk.first + len(walk.pages) - 1
         return bool(walk.first > 0 and continues[walk.first - 1]), bool(continues[last])
-
-
-def ranges(low: Any, counts: Any) -> Any:
-    """low[0] .. low[0]+counts[0]-1, low[1] .. and so on, as one array."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(low - ends + counts, counts)
 
 
 def _longest(batch: pa.RecordBatch) -> int:

@@ -390,3 +390,10 @@ def longest_row(batch: pa.RecordBatch) -> int:
             # nested: no cheap bound but the column itself; far above average is rare
             total += int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
     return total
+
+
+def ranges(low: Any, counts: Any) -> Any:
+    """low[0] .. low[0]+counts[0]-1, low[1] .. and so on, as one array."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(low - ends + counts, counts)
