@@ -21,7 +21,8 @@ Differences from the paper
 - Refill takes what has arrived. Read literally, the paper's "if w tuples are available" starves
   a slow stream.
 - A key that the master does not hold is found out when its tuple is the oldest: its page has
-  been probed and the tuple is still there. It leaves, and with it all tuples of that key.
+  been probed and the tuple is still there. It leaves, and with it all tuples of that key. If
+  the page was probed earlier, while the tuple waited, nothing is read to find that out.
 - Master keys may repeat. Equal keys lie together, so the partition is widened until it cuts no
   key, and tuples leave when all rows of their key have been seen.
 """
@@ -29,7 +30,7 @@ Differences from the paper
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +68,12 @@ class HybridRun(ProbingRun):
         self._head = -1  # the oldest tuple when the iteration began
         self._cut_codes: list[int] = []  # matched keys whose rows go on in the next page
         self._absent_from: int | None = None  # while the absent head's tuples go out
+        self._turn = 1  # counts iterations
+        self._probed = np.zeros(source.num_pages, np.int32)  # the turn of each page's last probe
+        self._proven: Any = None  # old tuples whose page was probed while they waited
+
+    def _disk_bytes(self) -> int:
+        return super()._disk_bytes() + 4 * self._source.num_pages
 
     def _admit(self) -> None:
         vacant = self._window.vacant
@@ -81,19 +88,41 @@ class HybridRun(ProbingRun):
         """Read the partition that the oldest tuple needs."""
         self._iteration_begins()
         head = self._window.oldest
+        walk = Walk(0, -1)
         if self._source.num_pages:
-            first, last = self._partition_of(head)
-            walk = Walk(first, last)
-            self._read_on(walk)
-        else:
-            walk = Walk(0, -1)
+            low, high = self._pages_of(head)
+            if low == high and self._window.born[head] < self._probed[low]:
+                self._find_proven()
+            else:
+                walk = Walk(*self._partition(low, high))
+                self._read_on(walk)
+        if walk.ended and self._proven is None:
             self._absent_from = -1
         self._head = head
         self._walk = walk
+        self._tick()
 
-    def _partition_of(self, slot: int) -> tuple[int, int]:
-        """The aligned partition that holds this tuple's key, widened so that it cuts no key."""
-        low, high = self._pages_of(slot)
+    def _tick(self) -> None:
+        """Tuples that come from now on are younger than this turn's probe."""
+        self._turn += 1
+        if self._turn == 2**31 - 1:  # start over; what was proven is forgotten
+            self._turn = 1
+            self._probed[:] = 0
+            self._window.born[:] = 0
+        self._window.turn = self._turn
+
+    def _find_proven(self) -> None:
+        """Among the oldest tuples, those whose page was probed while they waited: absent."""
+        if self._binding.codec.exact:
+            index = self._source.index
+            assert index is not None
+            slots = self._window.proven(
+                index.firsts, index.continues, self._probed, self._most_rows
+            )
+            self._proven = slots if len(slots) else None
+
+    def _partition(self, low: int, high: int) -> tuple[int, int]:
+        """The aligned partition of these pages, widened so that it cuts no key."""
         pages = self._pages_at_once
         first = low // pages * pages
         last = min(high // pages * pages + pages, self._source.num_pages) - 1
@@ -112,7 +141,9 @@ class HybridRun(ProbingRun):
         return int(low[0]), int(high[0])
 
     def _resume(self) -> None:
-        if self._absent_from is not None:
+        if self._proven is not None:
+            self._proven_leave()
+        elif self._absent_from is not None:
             self._absent_leave()
         else:
             super()._resume()
@@ -134,6 +165,7 @@ class HybridRun(ProbingRun):
         self.stats.matched += self._window.settle(done)
 
     def _partition_done(self, walk: Walk) -> None:
+        self._probed[walk.begin : walk.last + 1] = self._turn
         if self._cut_codes:
             codes = np.array(self._cut_codes, np.int64)
             self._cut_codes = []
@@ -142,6 +174,15 @@ class HybridRun(ProbingRun):
             self._absent_from = -1  # its page has passed, and it is still here
         else:
             self._iteration_over()
+
+    def _proven_leave(self) -> None:
+        slots, window = self._proven, self._window
+        if self._binding.how in ("left", "left_anti"):
+            self._emit_without_match(window.take(slots), len(slots))
+        window.state[slots] = states.ABSENT
+        self.stats.unmatched += window.settle(window.codes[slots])
+        self._proven = None
+        self._iteration_over()
 
     def _absent_leave(self) -> None:
         """The oldest key is not in the master: its tuples leave, one output batch at a time."""

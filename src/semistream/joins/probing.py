@@ -34,6 +34,7 @@ class Walk:
     """
 
     def __init__(self, first: int, last: int) -> None:
+        self.begin = first
         self.next = first
         self.last = last
         self.first = first  # number of the first page in the buffer

@@ -196,7 +196,7 @@ class RingWindow(Window):
 class QueueWindow(Window):
     """Tuples leave from anywhere; a doubly linked queue keeps their order."""
 
-    slot_bytes = Window.slot_bytes + 4 + 4 + 4  # older, newer, free slot
+    slot_bytes = Window.slot_bytes + 4 + 4 + 4 + 4  # older, newer, free slot, born
 
     def __init__(self, stream: StreamLayout, nbytes: int, variable_bytes: float) -> None:
         super().__init__(stream, nbytes - 2 * 4, variable_bytes)
@@ -205,6 +205,8 @@ class QueueWindow(Window):
         self._older[-1] = self._newer[-1] = self.capacity
         self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
         self._free_count = self.capacity
+        self.turn = 1
+        self.born = np.empty(self.capacity, np.int32)  # the turn in which a tuple came
 
     @property
     def nbytes(self) -> int:
@@ -219,6 +221,7 @@ class QueueWindow(Window):
             self._free_count -= fit
             slots = self._free[self._free_count : self._free_count + fit][::-1].copy()
             self._insert(codes, columns, rows[:fit], slots)
+            self.born[slots] = self.turn
             kernels.enqueue(slots, self._older, self._newer)
         return fit
 
@@ -226,6 +229,16 @@ class QueueWindow(Window):
     def oldest(self) -> int:
         """The slot of the tuple that has waited longest."""
         return int(self._newer[-1])
+
+    def proven(self, firsts: Any, continues: Any, probed: Any, most: int) -> Slots:
+        """Among the oldest tuples, those whose page was probed after they came."""
+        from semistream.kernels import window as kernels
+
+        slots = np.empty(min(most, 4096), np.int32)
+        found = kernels.proven(
+            firsts, continues, probed, self.born, self.codes, self._newer, 4096, slots
+        )
+        return slots[:found]
 
     def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:
         """Slots of tuples that wait with this code, and where to go on (-1: that is all)."""

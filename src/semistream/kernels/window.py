@@ -215,6 +215,34 @@ def enqueue(slots, older, newer):
 
 
 @njit(cache=True, nogil=True)
+def proven(firsts, continues, probed, born, codes, newer, span, slots):
+    """Of the ``span`` oldest tuples, those whose page was probed after they came.
+
+    They met all rows that could match, and are still here. Returns how many were found.
+    """
+    sentinel = len(newer) - 1
+    slot = newer[sentinel]
+    found = 0
+    for _ in range(span):
+        if slot == sentinel or found == len(slots):
+            break
+        low, high = 0, len(firsts)
+        while low < high:
+            middle = (low + high) >> 1
+            if firsts[middle] <= codes[slot]:
+                low = middle + 1
+            else:
+                high = middle
+        page = max(low - 1, 0)
+        cut = continues[page] or (page > 0 and continues[page - 1])
+        if not cut and born[slot] < probed[page]:
+            slots[found] = slot
+            found += 1
+        slot = newer[slot]
+    return found
+
+
+@njit(cache=True, nogil=True)
 def count_pairs(rows, counts):
     """How many pairs each page row has: the frequency f of the papers."""
     for i in range(len(rows)):
