@@ -7,9 +7,10 @@ WORKERS ?= 2
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+ENGINE_TESTS := tests/conformance tests/memory tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-kafka check format bench bench-spark soak clean
+.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-spark soak clean
 
 help:  ## Show what there is to make
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -35,7 +36,11 @@ test: $(INSTALLED)  ## Run the quick tests, a few minutes
 
 test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every join in 50 MB
 	@echo "==> slow tests"
-	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup $(ENGINE_TESTS)
+
+test-faults: $(INSTALLED)  ## Run the slow tests that kill Spark drivers, databases and writers
+	@echo "==> fault tests with Spark and the sinks"
+	@$(BIN)/python -m pytest -m "slow and not kafka" tests/spark tests/sink tests/pipeline tests/cli
 
 test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, fetched by Maven
 	@echo "==> tests with Kafka"
