@@ -75,15 +75,6 @@ class HybridRun(ProbingRun):
     def _disk_bytes(self) -> int:
         return super()._disk_bytes() + 4 * self._source.num_pages
 
-    def _admit(self) -> None:
-        vacant = self._window.vacant
-        if vacant:
-            self._admit_to(vacant, self._window.add)
-        else:
-            self._full = True
-        if self._full and not self._window.count:
-            raise self._no_room()
-
     def _begin(self) -> None:
         """Read the partition that the oldest tuple needs."""
         self._iteration_begins()

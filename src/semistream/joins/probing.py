@@ -142,6 +142,16 @@ class ProbingRun(IntakeRun):
         self._slots = np.empty(self._most_rows, np.int32)
         self._window = self._window_kind(self._stream, nbytes, self._variable_bytes)
 
+    def _admit(self) -> None:
+        """Take in what fits into the vacant slots."""
+        vacant = self._window.vacant
+        if vacant:
+            self._admit_to(vacant, self._window.add)
+        else:
+            self._full = True
+        if self._full and not self._window.count:
+            raise self._no_room()
+
     def _no_room(self) -> BudgetError:
         """A tuple does not fit into an empty window."""
         part = self._next_slice()

@@ -116,15 +116,6 @@ class SweepRun(ProbingRun):
         keys = [part.batch.column(name) for name in self._binding.stream_key]
         return self._binding.codec.adopt(keys)
 
-    def _admit(self) -> None:
-        vacant = self._window.vacant
-        if vacant:
-            self._admit_to(vacant, self._window.add)
-        else:
-            self._full = True
-        if self._full and not self._window.count:
-            raise self._no_room()
-
     # -- the sweep -------------------------------------------------------------------------
 
     def _begin(self) -> None:
