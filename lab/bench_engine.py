@@ -28,9 +28,10 @@ import semistream as ss
 from lab import engine_report, machine
 from lab.engine_cell import ALTERNATIVES, Cell, measure
 from lab.engine_data import EngineData
-from lab.engine_targets import PUSH, SMALL_PUSH, Rates, verdicts
+from lab.engine_targets import FOUR, PUSH, SMALL_PUSH, Rates, verdicts
 
 RESULTS = Path(__file__).resolve().parent / "results"
+FULL_ROWS = 20_000_000
 SLOW = ("inlj", "cinlj")  # one page per tuple: fewer tuples, and a limit on time
 
 
@@ -45,12 +46,15 @@ class Size:
     tuples: int
     seconds: float
     file: str
-    direct_percents: tuple[float, ...] | None = None  # None: all
+    percents: tuple[float, ...] = (1.0, 5.0, 10.0)
+    direct_percents: tuple[float, ...] = (1.0, 5.0, 10.0)
 
 
 SIZES = {
-    "full": Size(20_000_000, 500_000, 4_000_000, 15.0, 12_000_000, 5.0, "engine.json"),
-    "small": Size(500_000, 20_000, 100_000, 0.15, 300_000, 0.15, "engine-small.json", (10.0,)),
+    "full": Size(FULL_ROWS, 500_000, 4_000_000, 15.0, 12_000_000, 5.0, "engine.json"),
+    "small": Size(
+        1_000_000, 20_000, 200_000, 0.15, 400_000, 0.15, "engine-small.json", (1.0, 10.0), (10.0,)
+    ),
 }
 
 
@@ -79,9 +83,10 @@ def plan(
     if "warm" in modes:
         cells += [cell(name, percent, False, PUSH) for percent in percents for name in joins]
     if "direct" in modes:
-        chosen = [p for p in percents if p in (size.direct_percents or percents)]
+        chosen = [percent for percent in percents if percent in size.direct_percents] or percents
         cells += [cell(name, percent, True, PUSH) for percent in chosen for name in joins]
-    cells += [cell(name, max(percents), False, SMALL_PUSH) for name in joins]
+    pushers = [name for name in joins if size.rows >= FULL_ROWS or name in (*FOUR, "sweepjoin")]
+    cells += [cell(name, max(percents), False, SMALL_PUSH) for name in pushers]
     return cells
 
 
@@ -120,7 +125,7 @@ def run(
         result = run_cell(cell)
         results.append(result)
         done(cell, result)
-    judged = verdicts(Rates(results))
+    judged = verdicts(Rates(results)) if size.rows >= FULL_ROWS else []
     return {
         "seed": seed,
         "rows": size.rows,
@@ -135,7 +140,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     size, console = SIZES[options.size], Console()
     joins = options.joins.split(",") if options.joins else list(ss.ALGORITHMS)
-    percents = [float(percent) for percent in options.percents.split(",")]
+    percents = list(size.percents)
+    if options.percents:
+        percents = [float(percent) for percent in options.percents.split(",")]
     cells = plan(size, joins, percents, options.modes.split(","), options.seed)
     data = EngineData(size.rows, options.seed)
     with console.status("preparing the data"):
@@ -170,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--joins", help="names, comma-separated; default: all")
-    parser.add_argument("--percents", default="1,5,10", help="budgets in percent of R")
+    parser.add_argument("--percents", help="budgets in percent of R, such as 1,5,10")
     parser.add_argument("--modes", default="warm,direct", help="warm, direct or both")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", help="where to write the JSON")

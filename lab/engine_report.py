@@ -17,7 +17,10 @@ def show(report: dict[str, Any], console: Console) -> None:
     rates = Rates(report["cells"])
     for direct in sorted({cell["direct"] for cell in report["cells"]}):
         console.print(rates_table(rates, report["rows"], direct))
-    console.print(targets_table(report))
+    if report["targets"]:
+        console.print(targets_table(report))
+    else:
+        console.print("a quick look: caches hardly warm up; the targets are judged at full size")
 
 
 def rates_table(rates: Rates, rows: int, direct: bool) -> Table:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -46,7 +47,7 @@ def redact(uri: str) -> str:
     return re.sub(r"(password=)[^&]*", r"\1***", urlunsplit(parts._replace(netloc=masked)))
 
 
-class Dialect:
+class Dialect(ABC):
     """The parts that the databases share; subclasses fill in the rest."""
 
     quote_char: ClassVar[str] = '"'
@@ -56,8 +57,9 @@ class Dialect:
     def __init__(self, uri: str) -> None:
         self.uri = uri
 
+    @abstractmethod
     def connect(self) -> Any:
-        raise NotImplementedError
+        """A new connection."""
 
     def quote(self, name: str) -> str:
         """An identifier that means exactly this name, whatever is in it."""
@@ -69,8 +71,9 @@ class Dialect:
     def qualified(self, table: Sequence[str]) -> str:
         return ".".join(self.quote(part) for part in table)
 
+    @abstractmethod
     def columns(self, connection: Any, table: Sequence[str]) -> list[Column]:
-        raise NotImplementedError
+        """The table's columns, in order."""
 
     def rows(self, connection: Any, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         cursor = connection.cursor()
