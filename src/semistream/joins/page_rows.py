@@ -54,28 +54,45 @@ class PageColumns:
         return [
             self._gather(i, pages, rows)
             if self._plain[i, used].all()
-            else self._through_arrow(i, pages, rows)
+            else self.through_arrow(i, pages, rows)
             for i in range(len(self._types))
         ]
 
     def _gather(self, i: int, pages: Any, rows: Any) -> pa.Array:
-        from semistream.kernels import pages as kernels
-
         kind = self._types[i]
         if not is_text(kind):
-            width = width_of(kind) or 0
-            values = np.empty(len(rows) * width, np.uint8)
-            kernels.gather_fixed(self._values[i], pages, rows, width, values)
+            values = np.empty(len(rows) * (width_of(kind) or 0), np.uint8)
+            self.copy_fixed(i, pages, rows, values)
             return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(values)])
-        large = is_large(kind)
-        offsets = np.empty(len(rows) + 1, np.int64 if large else np.int32)
-        size = kernels.measure_text(self._values[i], pages, rows, large, offsets)
-        content = np.empty(size, np.uint8)
-        kernels.gather_text(self._values[i], self._texts[i], pages, rows, large, offsets, content)
+        offsets = np.empty(len(rows) + 1, np.int64 if is_large(kind) else np.int32)
+        content = np.empty(self.measure_text(i, pages, rows, offsets), np.uint8)
+        self.copy_text(i, pages, rows, offsets, content)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
         return pa.Array.from_buffers(kind, len(rows), buffers)
 
-    def _through_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:
+    def plain(self, i: int) -> bool:
+        """Whether this column is plain in every page, so that the three below can be used."""
+        return bool(self._plain[i].all())
+
+    def copy_fixed(self, i: int, pages: Any, rows: Any, values: Any) -> None:
+        from semistream.kernels import pages as kernels
+
+        kernels.gather_fixed(self._values[i], pages, rows, width_of(self._types[i]), values)
+
+    def measure_text(self, i: int, pages: Any, rows: Any, offsets: Any, start: int = 0) -> int:
+        """Where each text would lie, the first one at ``start``; returns where the last ends."""
+        from semistream.kernels import pages as kernels
+
+        large = is_large(self._types[i])
+        return int(kernels.measure_text(self._values[i], pages, rows, large, offsets, start))
+
+    def copy_text(self, i: int, pages: Any, rows: Any, offsets: Any, content: Any) -> None:
+        from semistream.kernels import pages as kernels
+
+        large = is_large(self._types[i])
+        kernels.gather_text(self._values[i], self._texts[i], pages, rows, large, offsets, content)
+
+    def through_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:
         order = np.argsort(pages, kind="stable")
         cuts = np.flatnonzero(np.diff(pages[order])) + 1
         parts = [

@@ -59,6 +59,15 @@ class Walk:
 
     def take(self, rows: Any, names: list[str]) -> list[pa.Array]:
         """These columns of these rows of the buffer."""
+        return self.columns(names).take(*self.places(rows))
+
+    def places(self, rows: Any) -> tuple[Any, Any]:
+        """The page of each of these rows of the buffer, and its row there."""
+        pages = np.searchsorted(self.starts, rows, side="right") - 1
+        return pages, rows - self.starts[pages]
+
+    def columns(self, names: list[str]) -> PageColumns:
+        """These columns of all pages in the buffer."""
         columns = self._columns.get(tuple(names))
         if columns is None:
             schema = self.pages[0].schema
@@ -67,8 +76,7 @@ class Walk:
             for place, page in enumerate(self.pages):
                 columns.put(place, [page.column(name) for name in names])
             self._columns[tuple(names)] = columns
-        pages = np.searchsorted(self.starts, rows, side="right") - 1
-        return columns.take(pages, rows - self.starts[pages])
+        return columns
 
 
 def codes_of(pages: list[pa.RecordBatch], binding: Binding) -> tuple[Codes, Mask | None]:

@@ -167,6 +167,9 @@ class Run(MemoryPlan):
     def _resume(self) -> None:
         """Go on with the iteration, by no more than one output batch."""
 
+    def _hand_over(self) -> None:
+        """Make an output batch of what was kept back to fill one."""
+
     _source: PageSource
     _busy = False  # an iteration has begun and has not ended
 
@@ -195,9 +198,14 @@ class Run(MemoryPlan):
                 self._ready_bytes -= nbytes
                 self.stats.rows_out += rows.num_rows
                 yield rows
-            if self._closed or not more():
+            if self._closed:
                 return
-            self._work()
+            if more():
+                self._work()
+            else:
+                self._hand_over()
+                if not self._ready:
+                    return
 
     def _work(self) -> None:
         if self._busy:

@@ -1,4 +1,4 @@
-"""A window whose tuples wait in one list per group of pages."""
+"""A window whose tuples wait in one list of chunks per stretch of pages."""
 
 from __future__ import annotations
 
@@ -8,132 +8,157 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.joins.rows import Rows, Slots
+from semistream.joins.rows import Rows, RowStore, Slots
 from semistream.joins.window import StreamLayout, Window
 from semistream.keys import Codes
 from semistream.master.index import PageIndex
 
+_LARGEST_CHUNK = 64
+_CHUNKS_PER_STRETCH = 8  # on average, in a full window: a half-empty one costs little
+_TUPLE = 8 + 1 + 1  # bytes: code, state, and a share of the lists of slots that are being served
+_NO_STRETCHES = np.zeros(0, np.int32)
 
-class Groups:
-    """Pages of the master in groups that no key crosses: single pages, nearly always."""
 
-    def __init__(self, index: PageIndex) -> None:
-        starts = np.flatnonzero(~np.r_[False, index.continues[:-1]])[: len(index.continues)]
-        pages = np.r_[starts, len(index.continues)].astype(np.int64)
-        self.first_page = pages if len(starts) else np.zeros(2, np.int64)  # one group of nothing
-        self._index = index
-        self._exact = index.codec.exact
-        self.firsts = index.firsts[starts] if self._exact else None
+class Stretches:
+    """Neighbouring pages that are read with one request. No key crosses a stretch's end.
+
+    A stretch has at most ``pages`` pages, unless a single key runs through more.
+    """
+
+    def __init__(self, index: PageIndex, pages: int) -> None:
+        count = len(index.continues)
+        ends = np.flatnonzero(~index.continues) + 1  # of pages whose last key goes no further
+        bounds, before = [0], 0
+        for end in ends.tolist():
+            if end - bounds[-1] > pages and before > bounds[-1]:
+                bounds.append(before)
+            before = end
+        self.first_page = np.array([*bounds, count], np.int64)  # an empty master: one, of nothing
+        self.index = index
+        self.exact = index.codec.exact
+        self.firsts = np.zeros(1, np.int64)
+        if self.exact and count:
+            self.firsts = index.firsts[self.first_page[:-1]].astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.first_page) - 1
 
     @property
     def nbytes(self) -> int:
-        return 8 * len(self.first_page) * 2 + 4 * len(self)
+        """With what the window keeps per stretch: the newest chunk, and how full it is."""
+        return 8 * (2 * len(self) + 1) + 8 * len(self)
 
-    def of(self, codes: Codes, rows: Rows, columns: Sequence[pa.Array]) -> Any:
-        """The group of each of these tuples."""
-        if not len(self._index.continues):
-            return np.zeros(len(rows), np.int32)
-        if self._exact:
-            from semistream.kernels import sweep as kernels
-
-            groups = np.empty(len(rows), np.int32)
-            kernels.locate(codes, rows, self.firsts, groups)
-            return groups
+    def of(self, rows: Rows, columns: Sequence[pa.Array]) -> Any:
+        """The stretch of each of these tuples, where codes do not tell."""
+        if self.exact or not self.first_page[-1]:
+            return _NO_STRETCHES
         taken = pa.array(rows)
-        low, _ = self._index.locate([column.take(taken) for column in columns])
-        return (np.searchsorted(self.first_page, low, side="right") - 1).astype(np.int32)
+        low, _ = self.index.locate([column.take(taken) for column in columns])
+        return (np.searchsorted(self.first_page[:-1], low, side="right") - 1).astype(np.int32)
 
 
 class SweepWindow(Window):
-    """Slots, rows, and for every group of pages the list of tuples that wait for it."""
+    """Slots in chunks, rows, and for every stretch the list of chunks that wait for it."""
 
-    slot_bytes = 8 + 4 + 1 + 4  # code, link, state, free slot
+    slot_bytes = _TUPLE + 8  # and a chunk's link and place in the stack, at worst
 
-    def __init__(self, stream: StreamLayout, nbytes: int, variable_bytes: float) -> None:
-        self._lay_out(stream, nbytes, variable_bytes)
+    def __init__(
+        self, stream: StreamLayout, nbytes: int, variable_bytes: float, stretches: Stretches
+    ) -> None:
+        self.stream = stream
+        bare = _TUPLE + stream.layout.slot_bytes + variable_bytes
+        wanted = int(nbytes / bare) // (_CHUNKS_PER_STRETCH * len(stretches))
+        self._size = min(max(wanted, 1), _LARGEST_CHUNK)
+        chunks = int(nbytes / (bare * self._size + 8))
+        chunks = min(max(chunks, 1), (2**31 - 2) // self._size)
+        self.capacity = chunks * self._size
+        fixed = chunks * 8 + self.capacity * (_TUPLE + stream.layout.slot_bytes)
+        self.rows = RowStore(stream.layout, self.capacity, max(0, nbytes - fixed - 64))
         self.codes = np.empty(self.capacity, np.int64)
         self.state = np.empty(self.capacity, np.uint8)
-        self._following = np.empty(self.capacity, np.int32)
-        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
-        self._free_count = self.capacity
-        self._first = np.zeros(0, np.int32)
+        self._next_chunk = np.empty(chunks, np.int32)
+        self._free = np.arange(chunks, dtype=np.int32)[::-1].copy()
+        self._free_count = chunks
+        self.count = 0
+        self.wait_for(stretches)
 
-    def wait_for(self, groups: Groups, key_columns: Any) -> None:
-        """Start with empty lists for these groups."""
-        self._groups = groups
-        self._key_columns = key_columns
-        self._first = np.full(len(groups), -1, np.int32)
+    def wait_for(self, stretches: Stretches) -> None:
+        """Start with empty lists for these stretches."""
+        self._stretches = stretches
+        self._head = np.full(len(stretches), -1, np.int32)
+        self._fill = np.full(len(stretches), self._size, np.int32)
 
-    def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
+    @property
+    def nbytes(self) -> int:
+        chunks = self._next_chunk.nbytes + self._free.nbytes
+        return self.rows.nbytes + _TUPLE * self.capacity + chunks
+
+    @property
+    def vacant(self) -> int:
+        """Slots of free chunks; a few more are free at the ends of chunks in use."""
+        return int(self._free_count * self._size)
+
+    def add(
+        self, codes: Codes, columns: Sequence[pa.Array], rows: Rows, keys: Sequence[pa.Array]
+    ) -> int:
         """Admit as many of these tuples as fit; returns how many."""
         from semistream.kernels import sweep as kernels
 
-        fit = self.rows.room(columns, rows[: self.vacant])
-        if fit:
-            rows = rows[:fit]
-            self._free_count -= fit
-            slots = self._free[self._free_count : self._free_count + fit][::-1].copy()
-            self.rows.put(columns, rows, slots)
-            groups = self._groups.of(codes, rows, self._key_columns())
-            kernels.insert(
-                codes, rows, slots, groups, self._first, self._following, self.codes, self.state
-            )
-            self.count += fit
-        return fit
+        rows = rows[: self.rows.room(columns, rows)]
+        slots = np.empty(len(rows), np.int32)
+        placed, self._free_count = kernels.place(
+            codes,
+            rows,
+            self._stretches.of(rows, keys),
+            self._stretches.firsts,
+            self._size,
+            self._head,
+            self._fill,
+            self._next_chunk,
+            self._free,
+            self._free_count,
+            self.codes,
+            self.state,
+            slots,
+        )
+        self.rows.put(columns, rows[:placed], slots[:placed])
+        self.count += placed
+        return int(placed)
 
-    def next_needed(self, group: int) -> int:
-        """The first group from this one on, going round, that someone waits for; -1 for none."""
+    def next_needed(self, stretch: int) -> int:
+        """The first stretch from this one on, going round, that someone waits for, or -1."""
         from semistream.kernels import sweep as kernels
 
-        return int(kernels.next_needed(group, self._first))
+        return int(kernels.next_needed(stretch, self._head))
 
-    def needed(self, group: int) -> bool:
-        return bool(self._first[group] >= 0)
-
-    def collect(self, begin: int, end: int) -> Slots:
-        """All tuples that wait for groups ``begin`` to ``end - 1``; the lists are then empty."""
+    def collect(self, stretch: int) -> tuple[Slots, Any]:
+        """All tuples that wait for a stretch, and the chunks they lie in; its list is empty now."""
         from semistream.kernels import sweep as kernels
 
-        total = kernels.count_waiters(begin, end, self._first, self._following)
-        slots = np.empty(total, np.int32)
-        kernels.collect(begin, end, self._first, self._following, slots)
-        return slots
+        slots, chunks = kernels.collect(
+            stretch, self._size, self._head, self._fill, self._next_chunk
+        )
+        return slots, chunks
 
     def match(
-        self,
-        page_codes: Codes,
-        order: Any,
-        slots: Slots,
-        cursor: Any,
-        mark: bool,
-        once: bool,
-        rows: Any,
-        pairs: Any,
+        self, page_codes: Codes, order: Any, slots: Slots, cursor: Any, once: bool, out: Any
     ) -> int:
-        """Pair these tuples with page rows; see the kernel."""
+        """Pair these tuples with page rows; see the kernels."""
         from semistream.kernels import sweep as kernels
 
-        return int(
-            kernels.match(
-                page_codes,
-                order,
-                slots,
-                cursor,
-                mark,
-                once,
-                self.codes,
-                self.state,
-                rows,
-                pairs,
+        rows, pairs = out
+        if self._stretches.exact:
+            found = kernels.match(
+                page_codes, slots, cursor, once, self.codes, self.state, rows, pairs
             )
-        )
+        else:
+            found = kernels.match_hashes(
+                page_codes, order, slots, cursor, once, self.codes, self.state, rows, pairs
+            )
+        return int(found)
 
-    def free(self, slots: Slots) -> None:
-        """These tuples leave."""
+    def free(self, slots: Slots, chunks: Any) -> None:
+        """These tuples' values, and these chunks, are no longer needed."""
         self.rows.free(slots)
-        self._free[self._free_count : self._free_count + len(slots)] = slots
-        self._free_count += len(slots)
-        self.count -= len(slots)
+        self._free[self._free_count : self._free_count + len(chunks)] = chunks
+        self._free_count += len(chunks)

@@ -1,24 +1,26 @@
 """SweepJoin, our own: MESHJOIN's bound, HYBRIDJOIN's selectivity, requests as disks like them.
 
-Tuples that miss the front stage wait in one list per page, namely the page that holds their
-key. A sweep goes round the master in key order and visits only pages that someone waits for,
-neighbouring ones as one extent; the next extent is read while this one is joined. A page meets
-all its waiters at once, and they leave: matched, or proven absent.
+Tuples that miss the front stage wait in one list per *stretch*, the few neighbouring pages that
+hold their key. A sweep goes round the master in key order and visits only stretches that someone
+waits for, and of those only the pages that someone needs; the next visits' pages are read while
+this one is joined. A page meets all its waiters at once, and they leave: matched, or proven
+absent. Their rows are gathered over several visits into one output batch.
 
 Waiting is bounded by one sweep: a tuple leaves at the latest when the sweep has gone round.
 
 | component | bytes |
 |---|---|
-| window | capacity * (17 + record): code, link, state, free slot |
-| lists | 4 per page |
-| disk buffer | two extents |
+| window | capacity * (9 + record): code and state; and 8 per chunk of tuples |
+| lists | 32 per stretch |
+| disk buffer | a stretch, and one for each read in flight |
 
-No hash table over the window: page rows are sorted, so a visit sorts its waiters and finds
-their rows by bisection. docs/algorithms/sweepjoin.md has the cost model and the argument.
+No hash table over the window: page rows are sorted, so a visit sorts its waiters and walks both.
+docs/algorithms/sweepjoin.md has the cost model and the argument.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -28,14 +30,20 @@ import pyarrow as pa
 
 from semistream.joins.contract import Join
 from semistream.joins.front_stage import FrontStageOptions
+from semistream.joins.gathered import Gathered
 from semistream.joins.probing import ProbingRun, Walk
+from semistream.joins.rows import Slots
 from semistream.joins.run import Run
-from semistream.joins.sweep_window import Groups, SweepWindow
+from semistream.joins.sweep_window import Stretches, SweepWindow
 from semistream.kernels import states
 from semistream.master.pages import PageReader, PageSource
 
-_EXTENTS = 2  # in memory: one being joined, one being read
+_IN_FLIGHT = 2  # reads ahead of the visit that is being joined
+_READERS_SHARE = 24  # of the budget, one in so many bytes for each reader; else no reading ahead
+_GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
+_VACANCY = 8  # tuples are taken in when one slot in so many is free
 _NO_ORDER = np.zeros(0, np.int64)
+_NO_SLOTS = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +67,17 @@ class SweepJoin(FrontStageOptions, Join):
         return SweepRun
 
 
-class Ahead:
-    """An extent that is being read in the background."""
+@dataclass
+class Visit:
+    """Pages ``first`` to ``last``, and the tuples that wait for them."""
 
-    def __init__(
-        self, begin: int, end: int, reader: PageReader, before: int, pages: Future[Any]
-    ) -> None:
-        self.begin = begin
-        self.end = end
-        self.reader = reader
-        self.before = before  # bytes that the reader had read when it began
-        self.pages = pages
+    first: int
+    last: int
+    slots: Slots
+    chunks: Any  # of the window, that the last visit to a stretch gives back
+    reader: PageReader | None = None  # that reads its first pages in the background
+    before: int = 0  # bytes that the reader had read when it began
+    pages: Future[list[pa.RecordBatch]] | None = None
 
 
 class SweepRun(ProbingRun):
@@ -81,121 +89,186 @@ class SweepRun(ProbingRun):
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
         assert source.index is not None
-        self._groups = Groups(source.index)
-        self._other: PageReader | None = None
-        if source.num_pages and 32 * self._reader.nbytes <= self._budget:
-            self._other = source.reader(self._pages_at_once, self._direct)
-        self._background = ThreadPoolExecutor(1) if self._other else None
-        self._ahead: Ahead | None = None
-        self._position = 0  # of the sweep: the next group
-        self._tuples = np.zeros(0, np.int32)  # waiters of the extent that is being joined
-        self._absent: Any = None  # those of them that matched nothing, still to go out
+        self._stretches = Stretches(source.index, self._pages_at_once)
+        self._idle: list[PageReader] = []
+        if source.num_pages and _READERS_SHARE * self._reader.nbytes <= self._budget:
+            readers = (source.reader(self._pages_at_once, self._direct) for _ in range(_IN_FLIGHT))
+            self._idle.extend(readers)
+        self._readers = [self._reader, *self._idle]
+        self._background = ThreadPoolExecutor(len(self._idle)) if self._idle else None
+        self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
+        self._visit: Visit | None = None  # that is being joined
+        self._position = 0  # of the sweep: the stretch to look at next
         self._order = _NO_ORDER
+        self._absent: Slots | None = None  # tuples of the visit that matched nothing
+        self._absentees: list[Slots] = []  # such tuples, kept back to fill a batch
+        self._partners: list[Slots] = []  # the tuples of the gathered rows
+        self._served: list[Visit] = []  # whose tuples' slots go back when the batch is made
+        self._served_count = 0
         if self._stream is not None:
-            self._window.wait_for(self._groups, self._key_columns)
+            self._window.wait_for(self._stretches)
 
     def _detach(self) -> None:
+        self._walk = None
         if self._background is not None:
             self._background.shutdown(wait=True)
-        if self._other is not None:
-            self._other.close()
-        self._ahead = None
-        super()._detach()
+        for reader in self._readers:
+            reader.close()
+
+    def _move(self) -> None:
+        self._hand_over()
+        super()._move()
 
     def _disk_bytes(self) -> int:
-        other = self._other.nbytes if self._other else 0
-        return super()._disk_bytes() + other + self._groups.nbytes
+        readers = sum(reader.nbytes for reader in self._readers)
+        return readers + self._page_scratch() + self._stretches.nbytes
+
+    def _hold_least(self) -> int:
+        return super()._hold_least() + self._source.max_row_bytes
+
+    def _scratch_bytes(self) -> int:
+        return super()._scratch_bytes() + (self._gathered.nbytes if self._stream else 0)
 
     def _allocate(self, nbytes: int) -> None:
-        super()._allocate(nbytes)
-        self._window.wait_for(self._groups, self._key_columns)
+        assert self._stream is not None
+        nbytes -= self._make_front_stage()
+        most = self._most_rows
+        self._rows = np.empty(most, np.int32)
+        self._slots = np.empty(most, np.int32)
+        schema = self._source.schema
+        types = [schema.field(name).type for name in self._binding.master_columns]
+        widest = self._source.max_row_bytes
+        self._gathered = Gathered(types, most, min(self._source.row_bytes, widest))
+        nbytes -= most * widest
+        self._window = SweepWindow(self._stream, nbytes, self._variable_bytes, self._stretches)
 
-    def _key_columns(self) -> list[pa.Array]:
-        """The keys of the slice that is being taken in."""
-        part = self._next_slice()
-        keys = [part.batch.column(name) for name in self._binding.stream_key]
-        return self._binding.codec.adopt(keys)
+    # -- taking in -------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        if not self._window.count:
+            self._hand_over()  # nothing waits, so every slot can be given back
+        vacant = self._window.vacant
+        self._full = not vacant
+        if vacant:
+            self._admit_to(vacant, self._add)
+        if self._full and not self._window.count:
+            raise self._no_room()
+
+    def _add(self, codes: Any, columns: Any, rows: Any) -> int:
+        batch = self._next_slice().batch
+        keys = [batch.column(name) for name in self._binding.stream_key]
+        adopted = keys if self._stretches.exact else self._binding.codec.adopt(keys)
+        return self._window.add(codes, columns, rows, adopted)
+
+    def _iteration_ends(self) -> None:
+        super()._iteration_ends()
+        waiting = (
+            self._incoming[0].batch.num_rows - self._incoming[0].taken if self._incoming else 0
+        )
+        enough = min(self._window.capacity // _VACANCY, waiting)
+        self._full = self._window.count > 0 and self._window.vacant < enough
 
     # -- the sweep -------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Go on to the next extent that someone waits for."""
+        """Go on to the next pages that someone waits for."""
         self._iteration_begins()
-        if not self._source.num_pages:
-            walk, begin, end = Walk(0, -1), 0, 1
-        else:
-            walk, begin, end = self._fetch()
-        self._tuples = self._sorted(self._window.collect(begin, end))
-        self._position = end
-        self._walk = walk
+        self._look_ahead()
+        visit = self._visits[0]
+        walk = Walk(visit.first, visit.last)
+        if walk.next <= walk.last:
+            self._load(visit, walk)
+        self._visits.popleft()
+        self._visit, self._walk = visit, walk
         self._restart(walk)
-        self._read_ahead()
+        self._look_ahead()
 
-    def _fetch(self) -> tuple[Walk, int, int]:
-        """The next extent's first pages: from the background, or read now."""
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            begin, end = ahead.begin, ahead.end
-            walk = self._walk_over(begin, end)
-            count = min(self._pages_at_once, walk.last - walk.next + 1)
-            self._reader, self._other = ahead.reader, self._reader
-            pages = self._note_read(
-                walk.next, count, ahead.pages.result, ahead.reader, ahead.before
-            )
-            walk.fill(pages, self._binding)
-            walk.next += count
-        else:
-            begin, end = self._extent(self._position)
-            walk = self._walk_over(begin, end)
-            self._read_on(walk)
-        return walk, begin, end
-
-    def _walk_over(self, begin: int, end: int) -> Walk:
-        pages = self._groups.first_page
-        return Walk(int(pages[begin]), int(pages[end]) - 1)
-
-    def _extent(self, position: int) -> tuple[int, int]:
-        """Groups from the next needed one on, as long as they are needed and fit the buffer."""
-        begin = self._window.next_needed(position % len(self._groups))
-        pages = self._groups.first_page
-        end = begin + 1
-        while (
-            end < len(self._groups)
-            and pages[end + 1] - pages[begin] <= self._pages_at_once
-            and self._window.needed(end)
-        ):
-            end += 1
-        return begin, end
-
-    def _read_ahead(self) -> None:
-        """Let the background read the extent after this one."""
-        if self._background is None or self._other is None:
+    def _look_ahead(self) -> None:
+        """Find the visits that come next, and let the background read their pages."""
+        while len(self._visits) <= len(self._idle) and self._find_visits():
+            pass
+        if self._background is None:
             return
-        if self._window.next_needed(self._position % len(self._groups)) < 0:
-            return
-        begin, end = self._extent(self._position)
-        walk = self._walk_over(begin, end)
+        for visit in self._visits:
+            if visit.reader is None and self._idle:
+                visit.reader = reader = self._idle.pop()
+                visit.before = reader.bytes_read
+                count = min(self._pages_at_once, visit.last - visit.first + 1)
+                visit.pages = self._background.submit(reader.read, visit.first, count)
+
+    def _find_visits(self) -> bool:
+        """Collect the tuples of the next stretch, in runs of pages that they need."""
+        stretch = self._window.next_needed(self._position % len(self._stretches))
+        if stretch < 0:
+            return False
+        self._position = stretch + 1
+        slots, chunks = self._window.collect(stretch)
+        if not self._source.num_pages:
+            self._visits.append(Visit(0, -1, slots, chunks))
+            return True
+        slots, low, high = self._in_order(slots)
+        reached = np.maximum.accumulate(high)
+        cuts = np.flatnonzero(low[1:] - reached[:-1] > 1 + _GAP) + 1
+        begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(slots)]
+        for begin, end in zip(begins, ends, strict=True):
+            visit = Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_SLOTS)
+            self._visits.append(visit)
+        self._visits[-1].chunks = chunks
+        return True
+
+    def _in_order(self, slots: Slots) -> tuple[Slots, Any, Any]:
+        """Tuples in the order of the sweep, with the first and last page that each needs."""
+        index = self._stretches.index
+        if self._stretches.exact:
+            codes = self._window.codes[slots]
+            order = np.argsort(codes)
+            low, high = index.locate_sortable(codes[order])
+            return slots[order], low, high
+        low, high = index.locate(self._binding.codec.adopt(self._window.keys(slots)))
+        order = np.argsort(low, kind="stable")
+        return slots[order], low[order], high[order]
+
+    def _load(self, visit: Visit, walk: Walk) -> None:
+        """The visit's first pages: from the background, or read now. A failure can be repeated."""
         count = min(self._pages_at_once, walk.last - walk.next + 1)
-        before = self._other.bytes_read
-        pages = self._background.submit(self._other.read, walk.next, count)
-        self._ahead = Ahead(begin, end, self._other, before, pages)
+        reader, before, ahead = visit.reader or self._reader, visit.before, visit.pages
+        if ahead is None:
+            before = reader.bytes_read
+        visit.reader = visit.pages = None
+        try:
+            pages = self._note_read(
+                walk.next,
+                count,
+                ahead.result if ahead else lambda: reader.read(walk.next, count),
+                reader,
+                before,
+            )
+        except BaseException:
+            self._swap(reader, reader)
+            raise
+        self._swap(reader, self._reader)
+        self._reader = reader
+        walk.fill(pages, self._binding)
+        walk.next += count
 
-    def _sorted(self, slots: Any) -> Any:
-        return slots[np.argsort(self._window.codes[slots])]
+    def _swap(self, reader: PageReader, idle: PageReader) -> None:
+        """A reader has come back from the background; ``idle`` may go there next."""
+        if reader is not self._reader:
+            self._idle.append(idle)
 
     def _restart(self, walk: Walk) -> None:
-        """New pages are in the buffer: all waiters meet them."""
+        """New pages are in the buffer: all the visit's tuples meet them."""
         self._cursor = np.array([0, -1], np.int64)
-        if walk.codes is not None and not self._binding.codec.exact:
+        if walk.codes is not None and not self._stretches.exact:
             self._order = np.argsort(walk.codes, kind="stable")
 
-    # -- joining an extent -----------------------------------------------------------------
+    # -- joining a visit's pages -------------------------------------------------------------
 
     def _resume(self) -> None:
         walk = self._walk
         assert walk is not None
         if self._absent is not None:
-            self._absent_leave()
+            self._leave()
         elif not self._source.num_pages:
             self._partition_done(walk)
         else:
@@ -205,49 +278,86 @@ class SweepRun(ProbingRun):
             super()._resume()
 
     def _probe(self, walk: Walk) -> bool:
-        codes = walk.codes
-        assert codes is not None
-        exact = self._binding.codec.exact
-        most = min(self._most_rows, len(self._rows))
+        assert walk.codes is not None
+        assert self._visit is not None
+        room = max(1, self._most_rows - self._gathered.count)
+        out = self._rows[:room], self._slots[:room]
         found = self._window.match(
-            codes,
+            walk.codes,
             self._order,
-            self._tuples,
+            self._visit.slots,
             self._cursor,
-            exact,
             not self._binding.keeps_master,
-            self._rows[:most],
-            self._slots[:most],
+            out,
         )
         if found:
             rows, slots = self._rows[:found], self._slots[:found]
-            if not exact:
+            if not self._stretches.exact:
                 rows, slots = self._verified(walk, rows, slots)
             self._window.count_pairs(rows, walk.counts)
-            self._emit_pairs(walk, rows, slots)
-        return bool(self._cursor[0] >= len(self._tuples))
+            self._gather(walk, rows, slots)
+        return bool(self._cursor[0] >= len(self._visit.slots))
+
+    def _gather(self, walk: Walk, rows: Any, slots: Any) -> None:
+        if self._binding.how == "left_anti" or not len(rows):
+            return
+        names = self._binding.master_columns
+        if names:
+            self._gathered.add(walk.columns(names), *walk.places(rows))
+        else:
+            self._gathered.count += len(rows)
+        self._partners.append(slots.copy())
+        if self._gathered.count >= self._most_rows:
+            self._hand_over()
 
     def _buffer_done(self, walk: Walk) -> None:
         self._admit_to_front_stage(walk)
 
     def _partition_done(self, walk: Walk) -> None:
-        waiting = self._window.state[self._tuples] == states.WAITING
-        self._absent = self._tuples[waiting]
-        self._absent_leave()
+        assert self._visit is not None
+        slots = self._visit.slots
+        self._absent = slots[self._window.state[slots] == states.WAITING]
+        self._leave()
 
-    def _absent_leave(self) -> None:
-        """Waiters whose page has passed without a match go out, one output batch at a time."""
-        if len(self._absent) and self._binding.how in ("left", "left_anti"):
-            some, self._absent = self._absent[: self._most_rows], self._absent[self._most_rows :]
+    def _leave(self) -> None:
+        """The visit's tuples leave; those without a match go out, too, where they are wanted."""
+        assert self._visit is not None
+        assert self._absent is not None
+        absent = len(self._absent)
+        if absent and self._binding.how in ("left", "left_anti"):
+            held = sum(len(slots) for slots in self._absentees)
+            some = self._absent[: self._most_rows - held]
+            self._absent = self._absent[len(some) :]
+            self._absentees.append(some)
             self._window.state[some] = states.ABSENT
-            self._emit_without_match(self._window.take(some), len(some))
+            if held + len(some) >= self._most_rows:
+                self._hand_over()
             if len(self._absent):
                 return
-        absent = int((self._window.state[self._tuples] != states.MATCHED).sum())
-        self.stats.unmatched += absent
-        self.stats.matched += len(self._tuples) - absent
-        self._window.free(self._tuples)
-        self._tuples = self._tuples[:0]
-        self._absent = None
-        self._walk = None
+        slots = self._visit.slots
+        unmatched = int((self._window.state[slots] != states.MATCHED).sum())
+        self.stats.unmatched += unmatched
+        self.stats.matched += len(slots) - unmatched
+        self._window.count -= len(slots)
+        self._served.append(self._visit)
+        self._served_count += len(slots)
+        self._visit = self._walk = self._absent = None
+        if _VACANCY * self._served_count >= self._window.capacity:
+            self._hand_over()
         self._iteration_ends()
+
+    def _hand_over(self) -> None:
+        """Make output batches of what was gathered, and give the served tuples' slots back."""
+        if self._partners:
+            slots = np.concatenate(self._partners)
+            self._partners = []
+            columns = self._gathered.finish()
+            self._emit(self._window.take(slots), columns)
+        if self._absentees:
+            absent = np.concatenate(self._absentees)
+            self._absentees = []
+            self._emit_without_match(self._window.take(absent), len(absent))
+        for visit in self._served:
+            self._window.free(visit.slots, visit.chunks)
+        self._served.clear()
+        self._served_count = 0

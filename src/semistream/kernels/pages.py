@@ -27,10 +27,9 @@ def _offset(address, row, large):
 
 
 @njit(cache=True, nogil=True)
-def measure_text(starts, pages, rows, large, offsets):
-    """Offsets of the gathered texts; returns their bytes."""
-    total = 0
-    offsets[0] = 0
+def measure_text(starts, pages, rows, large, offsets, total):
+    """Offsets of the gathered texts, the first one ``total``; returns the last."""
+    offsets[0] = total
     for i in range(len(rows)):
         address, row = starts[pages[i]], rows[i]
         total += _offset(address, row + 1, large) - _offset(address, row, large)

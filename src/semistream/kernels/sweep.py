@@ -1,139 +1,189 @@
-"""Tuples grouped by the page that holds their key, and matched to its rows.
+"""Tuples grouped by the stretch of pages that holds their key, and matched to its rows.
 
-    first[group] -> tuple -> following[tuple] -> ... -> -1
+    head[stretch] -> newest chunk -> next_chunk -> ... -> -1      slot = chunk * size + place
 
-A group is a page, or several that one key runs through. Page rows are sorted, so a tuple finds
-its rows by bisection: no hash table, four bytes of links per tuple.
+A stretch is a few neighbouring pages. Its tuples lie in chunks of neighbouring slots: taking
+tuples in writes to the end of a chunk, a visit reads whole chunks, and there is one link per
+chunk instead of one per tuple. All chunks but the newest of a stretch are full.
 """
 
 import numpy as np
 from numba import njit
 
-from semistream.kernels.intrinsics import prefetch
 from semistream.kernels.states import MATCHED, WAITING
 
-_AHEAD = 16
-
 
 @njit(cache=True, nogil=True)
-def locate(new_codes, rows, firsts, groups):
-    """The last group whose first key is not above each tuple's; the first for keys below all."""
+def place(
+    new_codes, rows, stretches, firsts, size, head, fill, next_chunk, free, free_count,
+    codes, state, slots,
+):  # fmt: skip
+    """Give the tuples ``new_codes[rows]`` slots, until a chunk is needed and none is free.
+
+    ``stretches`` names the stretch of each, or is empty: then ``firsts``, the first code of
+    every stretch, tells. Returns (tuples placed, free chunks left).
+    """
+    known = len(stretches) > 0
     for i in range(len(rows)):
         code = new_codes[rows[i]]
-        low, high = 0, len(firsts)
-        while low < high:
-            middle = (low + high) >> 1
-            if firsts[middle] <= code:
-                low = middle + 1
-            else:
-                high = middle
-        groups[i] = max(low - 1, 0)
-
-
-@njit(cache=True, nogil=True)
-def insert(new_codes, rows, slots, groups, first, following, codes, state):
-    """Put the tuples ``new_codes[rows]`` into free slots, at the head of their group's list."""
-    for i in range(len(rows)):
-        slot, group = slots[i], groups[i]
-        codes[slot] = new_codes[rows[i]]
+        stretch = 0
+        if known:
+            stretch = stretches[i]
+        else:
+            span = len(firsts)
+            while span > 1:
+                half = span >> 1
+                stretch += half if firsts[stretch + half] <= code else 0
+                span -= half
+        at = fill[stretch]
+        if at == size:
+            if free_count == 0:
+                return i, free_count
+            free_count -= 1
+            next_chunk[free[free_count]] = head[stretch]
+            head[stretch] = free[free_count]
+            at = 0
+        slot = head[stretch] * size + at
+        fill[stretch] = at + 1
+        codes[slot] = code
         state[slot] = WAITING
-        following[slot] = first[group]
-        first[group] = slot
+        slots[i] = slot
+    return len(rows), free_count
 
 
 @njit(cache=True, nogil=True)
-def count_waiters(begin, end, first, following):
-    total = 0
-    for group in range(begin, end):
-        slot = first[group]
-        while slot >= 0:
-            total += 1
-            slot = following[slot]
-    return total
+def collect(stretch, size, head, fill, next_chunk):
+    """The slots and the chunks of all tuples that wait for a stretch; its list is then empty."""
+    count = 0
+    chunk = head[stretch]
+    while chunk >= 0:
+        count += 1
+        chunk = next_chunk[chunk]
+    chunks = np.empty(count, np.int32)
+    slots = np.empty(max(0, count - 1) * size + (fill[stretch] if count else 0), np.int32)
+    chunk, used, found = head[stretch], fill[stretch], 0
+    for i in range(count):
+        chunks[i] = chunk
+        for place in range(used):
+            slots[found] = chunk * size + place
+            found += 1
+        used = size
+        chunk = next_chunk[chunk]
+    head[stretch], fill[stretch] = -1, size
+    return slots, chunks
 
 
 @njit(cache=True, nogil=True)
-def collect(begin, end, first, following, slots):
-    """Slots of all tuples that wait for groups ``begin`` to ``end - 1``, and empty their lists.
+def next_needed(begin, head):
+    """The first stretch from ``begin`` on, going round, that a tuple waits for; -1 for none."""
+    for i in range(len(head)):
+        stretch = begin + i
+        if stretch >= len(head):
+            stretch -= len(head)
+        if head[stretch] >= 0:
+            return stretch
+    return -1
 
-    The lists are walked side by side, a block at a time, so that their cache misses overlap.
+
+@njit(cache=True, nogil=True, inline="always")
+def _first_row(page_codes, code, low, guess):
+    """The first row from ``low`` on whose code is not below ``code``, looked for near a guess.
+
+    Keys are often dense, and then the guess is right and one cache line is touched.
     """
-    found = 0
-    group = begin
-    heads = np.empty(_AHEAD, np.int64)
-    while group < end:
-        width = min(_AHEAD, end - group)
-        for i in range(width):
-            heads[i] = first[group + i]
-            first[group + i] = -1
-        alive = width
-        while alive:
-            alive = 0
-            for i in range(width):
-                slot = heads[i]
-                if slot >= 0:
-                    slots[found] = slot
-                    found += 1
-                    heads[i] = following[slot]
-                    if heads[i] >= 0:
-                        prefetch(following, heads[i])
-                        alive += 1
-        group += width
+    end = len(page_codes)
+    step = 1
+    if page_codes[guess] < code:
+        begin, stop = guess + 1, guess + 1
+        while stop < end and page_codes[stop] < code:
+            begin = stop + 1
+            stop += step
+            step <<= 1
+        stop = min(stop, end)
+    else:
+        begin, stop = guess - 1, guess
+        while begin >= low and page_codes[begin] >= code:
+            stop = begin
+            begin -= step
+            step <<= 1
+        begin = max(begin + 1, low)
+    while begin < stop:
+        middle = (begin + stop) >> 1
+        if page_codes[middle] < code:
+            begin = middle + 1
+        else:
+            stop = middle
+    return begin
+
+
+@njit(cache=True, nogil=True)
+def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
+    """Pair tuples with the page rows of the same code, as many as fit into ``rows``.
+
+    Both ``page_codes`` and the tuples' codes are sorted. ``cursor`` (tuple, row or -1) says
+    where to go on. Matched tuples are marked. Returns the pairs written.
+    """
+    found, end = 0, len(page_codes)
+    i, resume = cursor[0], cursor[1]
+    low, slope, base = 0, 0.0, 0.0
+    if end:
+        base = float(page_codes[0])
+        width = float(page_codes[end - 1]) - base
+        slope = (end - 1) / width if width > 0 else 0.0
+    while i < len(slots) and end:
+        slot = slots[i]
+        if not once or state[slot] == WAITING:
+            code = codes[slot]
+            row = resume
+            if row < 0:
+                guess = min(max(int((float(code) - base) * slope), low), end - 1)
+                low = row = _first_row(page_codes, code, low, guess)
+                low = min(low, end - 1)
+            while row < end and page_codes[row] == code:
+                if found == len(rows):
+                    cursor[0], cursor[1] = i, row
+                    return found
+                rows[found], pairs[found] = row, slot
+                found += 1
+                state[slot] = MATCHED
+                if once:
+                    break
+                row += 1
+        resume = -1
+        i += 1
+    cursor[0], cursor[1] = len(slots), -1
     return found
 
 
 @njit(cache=True, nogil=True)
-def next_needed(begin, first):
-    """The first group from ``begin`` on, going round, that a tuple waits for; -1 for none."""
-    for i in range(len(first)):
-        group = begin + i
-        if group >= len(first):
-            group -= len(first)
-        if first[group] >= 0:
-            return group
-    return -1
+def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pairs):
+    """The same where codes are hashes: ``page_codes[order]`` is sorted, the tuples are not.
 
-
-@njit(cache=True, nogil=True)
-def match(page_codes, order, slots, cursor, mark, once, codes, state, rows, pairs):
-    """Pair waiting tuples with page rows of the same code, as many as fit into ``rows``.
-
-    ``page_codes[order]`` is sorted (``order`` is empty if ``page_codes`` itself is). ``cursor``
-    (tuple, row) says where to go on. Returns the pairs written; pair i is (rows[i], pairs[i]).
+    Equal codes need not be equal keys, so nothing is marked here.
     """
-    found = 0
+    found, end = 0, len(page_codes)
     i, resume = cursor[0], cursor[1]
-    ordered = len(order) == 0
     while i < len(slots):
-        if i + _AHEAD < len(slots):
-            prefetch(codes, slots[i + _AHEAD])
         slot = slots[i]
-        if not once or state[slot] == WAITING:
-            code = codes[slot]
-            position = resume
-            if position < 0:
-                low, high = 0, len(page_codes)
-                while low < high:
-                    middle = (low + high) >> 1
-                    if page_codes[middle if ordered else order[middle]] < code:
-                        low = middle + 1
-                    else:
-                        high = middle
-                position = low
-            while position < len(page_codes):
-                row = position if ordered else order[position]
-                if page_codes[row] != code:
-                    break
-                if found == len(rows):
-                    cursor[0], cursor[1] = i, position
-                    return found
-                rows[found], pairs[found] = row, slot
-                found += 1
-                if mark:
-                    state[slot] = MATCHED
-                    if once:
-                        break
-                position += 1
+        code = codes[slot]
+        at = resume
+        if once and state[slot] != WAITING:
+            at = end
+        elif at < 0:
+            at, stop = 0, end
+            while at < stop:
+                middle = (at + stop) >> 1
+                if page_codes[order[middle]] < code:
+                    at = middle + 1
+                else:
+                    stop = middle
+        while at < end and page_codes[order[at]] == code:
+            if found == len(rows):
+                cursor[0], cursor[1] = i, at
+                return found
+            rows[found], pairs[found] = order[at], slot
+            found += 1
+            at += 1
         resume = -1
         i += 1
     cursor[0], cursor[1] = i, -1

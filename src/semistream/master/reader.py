@@ -71,16 +71,22 @@ class PageBuffer:
 def fetch(
     segment: OpenSegment, first: int, count: int, buffer: PageBuffer, at: int, direct: bool
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Read neighbouring pages with one request to ``buffer[at:]``; also how many bytes.
+    """Read neighbouring pages with one request to ``buffer[at:]``; also how many bytes."""
+    starts, nbytes = load(segment, first, count, buffer, at, direct)
+    return parse(segment, first, buffer, starts), nbytes
+
+
+def load(
+    segment: OpenSegment, first: int, count: int, buffer: PageBuffer, at: int, direct: bool
+) -> tuple[Any, int]:
+    """Only the reading: where in the buffer each page begins, and how many bytes were read.
 
     With ``direct`` the range grows to whole blocks, and ``at`` is a multiple of a block.
     """
     begin = int(segment.offsets[first])
     end = int(segment.ends[first + count - 1])
-    skip = 0
     if direct:
-        skip = begin % ALIGNMENT
-        begin -= skip
+        begin -= begin % ALIGNMENT
         want = -(-(end - begin) // ALIGNMENT) * ALIGNMENT
     else:
         want = end - begin
@@ -91,18 +97,29 @@ def fetch(
         raise MasterTableError(f"{which}: {error}") from error
     if got < end - begin:
         fail_short(segment, first, begin + got)
+    starts = segment.offsets[first : first + count] + (at - begin)
+    for i in np.flatnonzero(~segment.checked[first : first + count]):
+        check(segment, first + int(i), _page(segment, first + int(i), buffer, starts[i]))
+    return starts, want
+
+
+def parse(
+    segment: OpenSegment, first: int, buffer: PageBuffer, starts: Any
+) -> list[pa.RecordBatch]:
+    """The pages from ``first`` on that were loaded, as record batches."""
     batches = []
-    for page in range(first, first + count):
-        start = at + int(segment.offsets[page]) - begin
-        data = buffer.arrow.slice(start, int(segment.pages.lengths[page]))
-        if not segment.checked[page]:
-            check(segment, page, data)
+    for page, start in enumerate(starts.tolist(), first):
+        data = _page(segment, page, buffer, start)
         try:
             batches.append(pa.ipc.read_record_batch(data, segment.schema))
         except (pa.ArrowException, OSError):
             check(segment, page, data)  # it was good once; now it says which page is not
             raise
-    return batches, want
+    return batches
+
+
+def _page(segment: OpenSegment, page: int, buffer: PageBuffer, start: int) -> Any:
+    return buffer.arrow.slice(int(start), int(segment.pages.lengths[page]))
 
 
 def fail_short(segment: OpenSegment, first: int, end: int) -> None:
@@ -149,10 +166,21 @@ class PlainReader:
             refuse_read(first, count, self._pages, self._at_once, buffer is None)
         if count < 1:
             return []
-        assert buffer is not None
-        batches, nbytes = fetch(self._segment, first, count, buffer, 0, self._direct)
+        self.load(first, count)
+        return self.parse()
+
+    def load(self, first: int, count: int) -> Any:
+        """Read pages as :meth:`read` does, but only tell at which address each begins."""
+        assert self._buffer is not None
+        self._starts, nbytes = load(self._segment, first, count, self._buffer, 0, self._direct)
+        self._first = first
         self.bytes_read += nbytes
-        return batches
+        return self._starts + self._buffer.arrow.address
+
+    def parse(self) -> list[pa.RecordBatch]:
+        """The pages that were loaded last."""
+        assert self._buffer is not None
+        return parse(self._segment, self._first, self._buffer, self._starts)
 
     def close(self) -> None:
         self._buffer = None

@@ -1,0 +1,122 @@
+"""Master columns of output rows, gathered from page after page until a batch is full.
+
+Pages pass with a few matches each. An output batch per page would be small and cost more than
+its rows; here the values are copied out while their page is in memory, straight to where the
+batch will have them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.page_rows import PageColumns
+from semistream.joins.rows import is_large, is_text, width_of
+
+_SMALL = 4  # a batch that fills less than one in so many rows is copied out of the buffers
+
+
+class Gathered:
+    """Room for ``most`` rows of some columns, about ``row_bytes`` each."""
+
+    def __init__(self, types: Sequence[pa.DataType], most: int, row_bytes: float) -> None:
+        self.most = most
+        self.count = 0
+        texts = sum(map(is_text, types))
+        fixed = sum(width_of(kind) or 0 for kind in types)
+        text_bytes = int(most * max(0.0, row_bytes - fixed) / max(1, texts))
+        self._columns = [_Column(kind, most, text_bytes) for kind in types]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self._columns)
+
+    def add(self, columns: PageColumns, places: Any, rows: Any) -> None:
+        """Append row ``rows[i]`` of the page at ``places[i]``, for every i."""
+        for i, column in enumerate(self._columns):
+            column.add(columns, i, places, rows, self.count)
+        self.count += len(rows)
+
+    def finish(self) -> list[pa.Array]:
+        """What was gathered; then there is room again."""
+        small = self.count * _SMALL < self.most
+        arrays = [column.finish(self.count, small) for column in self._columns]
+        self.count = 0
+        return arrays
+
+
+class _Column:
+    """One column: a buffer for plain values, and pieces made by Arrow where that does not do."""
+
+    def __init__(self, kind: pa.DataType, most: int, text_bytes: int) -> None:
+        self._kind = kind
+        self._most = most
+        self._width = width_of(kind) or 0
+        self._text_bytes = text_bytes if is_text(kind) else 0
+        self._offset = np.int64 if is_large(kind) else np.int32
+        self._values: Any = None
+        self._content: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        content = self._text_bytes if self._content is None else len(self._content)
+        return self._most * self._width + content
+
+    def _begin(self) -> None:
+        self._pieces: list[pa.Array] = []
+        self._start = 0
+        self._used = 0
+        if is_text(self._kind):
+            self._values = np.empty(self._most + 1, self._offset)
+            self._values[0] = 0
+            self._content = np.empty(self._text_bytes, np.uint8)
+        else:
+            self._values = np.empty(self._most * self._width, np.uint8)
+
+    def add(self, columns: PageColumns, i: int, places: Any, rows: Any, at: int) -> None:
+        if self._values is None:
+            self._begin()
+        if not columns.plain(i):
+            self._seal(at, copy=True)
+            self._pieces.append(columns.through_arrow(i, places, rows))
+            self._start = at + len(rows)
+            if is_text(self._kind):
+                self._values[self._start] = self._used
+        elif not is_text(self._kind):
+            columns.copy_fixed(i, places, rows, self._values[at * self._width :])
+        else:
+            offsets = self._values[at : at + len(rows) + 1]
+            end = columns.measure_text(i, places, rows, offsets, self._used)
+            if end > len(self._content):
+                grown = np.empty(max(end, 2 * len(self._content)), np.uint8)
+                grown[: self._used] = self._content[: self._used]
+                self._content = grown
+            columns.copy_text(i, places, rows, offsets, self._content)
+            self._used = end
+
+    def _seal(self, end: int, copy: bool) -> None:
+        """Rows from ``_start`` to ``end`` of the buffers become a piece."""
+        if end == self._start:
+            return
+        count = end - self._start
+        if is_text(self._kind):
+            values, content = self._values[self._start : end + 1], self._content[: self._used]
+            if copy:
+                values, content = values.copy(), content.copy()
+            buffers = [None, pa.py_buffer(values), pa.py_buffer(content)]
+        else:
+            values = self._values[self._start * self._width : end * self._width]
+            buffers = [None, pa.py_buffer(values.copy() if copy else values)]
+        self._pieces.append(pa.Array.from_buffers(self._kind, count, buffers))
+
+    def finish(self, count: int, small: bool) -> pa.Array:
+        self._seal(count, copy=small)
+        pieces = self._pieces
+        if small:
+            self._pieces, self._start, self._used = [], 0, 0
+        else:
+            self._values = self._content = None  # the batch has them now
+        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
