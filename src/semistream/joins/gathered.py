@@ -55,6 +55,7 @@ class _Column:
         self._kind = kind
         self._most = most
         self._width = width_of(kind) or 0
+        self._is_text = is_text(kind)
         self._text_bytes = text_bytes if is_text(kind) else 0
         self._offset = np.int64 if is_large(kind) else np.int32
         self._values: Any = None
@@ -69,7 +70,7 @@ class _Column:
         self._pieces: list[pa.Array] = []
         self._start = 0
         self._used = 0
-        if is_text(self._kind):
+        if self._is_text:
             self._values = np.empty(self._most + 1, self._offset)
             self._values[0] = 0
             self._content = np.empty(self._text_bytes, np.uint8)
@@ -83,9 +84,9 @@ class _Column:
             self._seal(at, copy=True)
             self._pieces.append(columns.through_arrow(i, places, rows))
             self._start = at + len(rows)
-            if is_text(self._kind):
+            if self._is_text:
                 self._values[self._start] = self._used
-        elif not is_text(self._kind):
+        elif not self._is_text:
             columns.copy_fixed(i, places, rows, self._values[at * self._width :])
         else:
             offsets = self._values[at : at + len(rows) + 1]
@@ -102,7 +103,7 @@ class _Column:
         if end == self._start:
             return
         count = end - self._start
-        if is_text(self._kind):
+        if self._is_text:
             values, content = self._values[self._start : end + 1], self._content[: self._used]
             if copy:
                 values, content = values.copy(), content.copy()

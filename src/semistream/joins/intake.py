@@ -11,6 +11,7 @@ import pyarrow as pa
 from semistream.joins.binding import Binding
 from semistream.joins.budget import SLICE_ROWS
 from semistream.joins.front_stage import FrontStage
+from semistream.joins.hot_rows import HotRows
 from semistream.joins.rows import Layout, Rows
 from semistream.joins.run import Run
 from semistream.joins.window import StreamLayout
@@ -74,6 +75,10 @@ class IntakeRun(Run):
         without_key = part.without_key(stop)
         if len(without_key):
             misses = misses[part.valid[misses]]  # type: ignore[index]
+        known = self._known_absent(part.codes, misses)
+        if known is not None:
+            without_key = np.sort(np.r_[without_key, misses[known]])
+            misses = misses[~known]
         added = add(part.codes, part.columns, misses) if len(misses) else 0
         if added < len(misses):
             stop = int(misses[added])
@@ -147,6 +152,15 @@ class IntakeRun(Run):
         value = self._front_share()
         return 0 if isinstance(value, float) else parse_size(value, "front_stage")
 
+    def _known_absent(self, codes: Codes, rows: Rows) -> Mask | None:
+        """Which of these tuples are known to match nothing, if that is kept; None for none."""
+        return None
+
+    def _new_front_stage(
+        self, types: Sequence[pa.DataType], nbytes: int, variable: float
+    ) -> FrontStage | HotRows:
+        return FrontStage(types, nbytes, variable, getattr(self.join, "threshold", 1))
+
     def _make_front_stage(self) -> int:
         """Give the run its front stage, unless its share is too small for any row.
 
@@ -160,6 +174,6 @@ class IntakeRun(Run):
         variable = 0.0
         if layout.text or layout.nested:
             variable = max(0.0, self._source.row_bytes - layout.record.itemsize) * 1.3 + 24
-        front = FrontStage(types, nbytes, variable, getattr(self.join, "threshold", 1))
+        front = self._new_front_stage(types, nbytes, variable)
         self._front = front if front.capacity and front.nbytes <= nbytes else None
         return self._front.nbytes if self._front else 0

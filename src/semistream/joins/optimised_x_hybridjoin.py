@@ -27,6 +27,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from semistream.joins.front_stage import FrontStage
 from semistream.joins.hot_pages import HotPages
 from semistream.joins.hybridjoin import HybridRun
 from semistream.joins.probing import Walk
@@ -73,7 +74,7 @@ class OptimisedXHybridRun(HybridRun):
 
     def _fill(self) -> None:
         """Load the rows of the hottest pages into the front stage, for good."""
-        if self._front is None:
+        if not isinstance(self._front, FrontStage):
             return
         for number in self._hot.ranking():
             walk = Walk(number, number)

@@ -8,6 +8,7 @@ booleans, nested values) goes through Arrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -21,24 +22,43 @@ class PageColumns:
 
     def __init__(self, types: Sequence[pa.DataType], places: int) -> None:
         self._types = list(types)
+        self._widths = [width_of(kind) or 0 for kind in types]
+        self._text = [is_text(kind) for kind in types]
+        self._large = [is_large(kind) for kind in types]
         self._pages: list[Any] = [None] * places
         self._values = np.zeros((len(types), places), np.int64)
         self._texts = np.zeros((len(types), places), np.int64)
         self._plain = np.ones((len(types), places), np.bool_)
+        self._known_plain = False
+
+    def moved(self, values: Any, texts: Any) -> PageColumns:
+        """The same columns of other pages, all plain, whose buffers have these addresses."""
+        other = copy(self)
+        other._values, other._texts = values, texts
+        other._plain = np.ones(values.shape, np.bool_)
+        other._known_plain = True
+        return other
+
+    @property
+    def all_plain(self) -> Any:
+        """Of each page, whether all its columns are plain."""
+        return self._plain.all(axis=0)
+
+    def offsets_from(self, addresses: Any) -> tuple[Any, Any]:
+        """How far behind the pages' beginnings the buffers of plain columns lie."""
+        return self._values - addresses, self._texts - addresses
 
     def put(self, place: int, columns: Sequence[pa.Array]) -> None:
         """The page at this place is now the one with these columns."""
         self._pages[place] = columns
         for i, column in enumerate(columns):
-            kind = self._types[i]
-            width = width_of(kind)
-            text = is_text(kind)
-            plain = not column.null_count and (text or (width is not None and width > 0))
-            plain = plain and not pa.types.is_boolean(kind)
+            width, text = self._widths[i], self._text[i]
+            plain = not column.null_count and (text or width > 0)
+            plain = plain and not pa.types.is_boolean(self._types[i])
             self._plain[i, place] = plain
             if plain and len(column):
                 buffers = column.buffers()
-                step = (8 if is_large(kind) else 4) if text else width
+                step = (8 if self._large[i] else 4) if text else width
                 self._values[i, place] = buffers[1].address + column.offset * step
                 if text:
                     self._texts[i, place] = buffers[2].address if buffers[2] else 0
@@ -60,11 +80,11 @@ class PageColumns:
 
     def _gather(self, i: int, pages: Any, rows: Any) -> pa.Array:
         kind = self._types[i]
-        if not is_text(kind):
-            values = np.empty(len(rows) * (width_of(kind) or 0), np.uint8)
+        if not self._text[i]:
+            values = np.empty(len(rows) * self._widths[i], np.uint8)
             self.copy_fixed(i, pages, rows, values)
             return pa.Array.from_buffers(kind, len(rows), [None, pa.py_buffer(values)])
-        offsets = np.empty(len(rows) + 1, np.int64 if is_large(kind) else np.int32)
+        offsets = np.empty(len(rows) + 1, np.int64 if self._large[i] else np.int32)
         content = np.empty(self.measure_text(i, pages, rows, offsets), np.uint8)
         self.copy_text(i, pages, rows, offsets, content)
         buffers = [None, pa.py_buffer(offsets), pa.py_buffer(content)]
@@ -72,24 +92,24 @@ class PageColumns:
 
     def plain(self, i: int) -> bool:
         """Whether this column is plain in every page, so that the three below can be used."""
-        return bool(self._plain[i].all())
+        return self._known_plain or bool(self._plain[i].all())
 
     def copy_fixed(self, i: int, pages: Any, rows: Any, values: Any) -> None:
         from semistream.kernels import pages as kernels
 
-        kernels.gather_fixed(self._values[i], pages, rows, width_of(self._types[i]), values)
+        kernels.gather_fixed(self._values[i], pages, rows, self._widths[i], values)
 
     def measure_text(self, i: int, pages: Any, rows: Any, offsets: Any, start: int = 0) -> int:
         """Where each text would lie, the first one at ``start``; returns where the last ends."""
         from semistream.kernels import pages as kernels
 
-        large = is_large(self._types[i])
+        large = self._large[i]
         return int(kernels.measure_text(self._values[i], pages, rows, large, offsets, start))
 
     def copy_text(self, i: int, pages: Any, rows: Any, offsets: Any, content: Any) -> None:
         from semistream.kernels import pages as kernels
 
-        large = is_large(self._types[i])
+        large = self._large[i]
         kernels.gather_text(self._values[i], self._texts[i], pages, rows, large, offsets, content)
 
     def through_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from semistream.errors import BudgetError, ConfigError
 from semistream.joins.binding import Binding
 from semistream.joins.budget import MemoryPlan
 from semistream.joins.front_stage import FrontStage
+from semistream.joins.hot_rows import HotRows
 from semistream.joins.observer import Observer
 from semistream.joins.window import StreamLayout
 from semistream.master import MasterTable
@@ -27,6 +28,7 @@ from semistream.master.pages import PageReader, PageSource
 from semistream.stats import MemoryUse, Stats
 
 Clock = Callable[[], float]
+Pages = TypeVar("Pages")
 
 
 class Incoming:
@@ -65,7 +67,7 @@ class Run(MemoryPlan):
         self._ready_bytes = 0
         self._stream: StreamLayout | None = None
         self._stream_row_most = 0
-        self._front: FrontStage | None = None
+        self._front: FrontStage | HotRows | None = None
         self._full = False
         self._iteration_started: tuple[float, int, int] | None = None
         self._output_bytes = 0
@@ -143,7 +145,7 @@ class Run(MemoryPlan):
         """Bytes by component."""
         components = {
             "window": self._window_bytes(),
-            "front stage": self._front.nbytes if self._front else 0,
+            "front stage": self._front_bytes(),
             "disk buffer": self._disk_bytes(),
             "page index": self._index_bytes,
             "pending output": self._ready_bytes + self._scratch_bytes(),
@@ -180,6 +182,9 @@ class Run(MemoryPlan):
 
     @abstractmethod
     def _window_bytes(self) -> int: ...
+
+    def _front_bytes(self) -> int:
+        return self._front.nbytes if self._front else 0
 
     @abstractmethod
     def _attach(self, source: PageSource) -> None:
@@ -281,10 +286,10 @@ class Run(MemoryPlan):
         self,
         first: int,
         count: int,
-        read: Callable[[], list[pa.RecordBatch]],
+        read: Callable[[], Pages],
         reader: PageReader,
         before: int,
-    ) -> list[pa.RecordBatch]:
+    ) -> Pages:
         """Wait for a read and count it; ``before`` is what the reader had read before it."""
         started = self._clock()
         pages = read()

@@ -157,6 +157,15 @@ class SweepWindow(Window):
             )
         return int(found)
 
+    def match_mapped(self, walk: Any, slots: Slots, cursor: Any, once: bool, out: Any) -> int:
+        """The same for pages that are known by their addresses."""
+        from semistream.kernels import sweep as kernels
+
+        found = kernels.match_mapped(
+            walk.keys, walk.sizes, slots, cursor, once, self.codes, self.state, *out
+        )
+        return int(found)
+
     def free(self, slots: Slots, chunks: Any) -> None:
         """These tuples' values, and these chunks, are no longer needed."""
         self.rows.free(slots)

@@ -21,6 +21,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -29,18 +30,26 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.contract import Join
-from semistream.joins.front_stage import FrontStageOptions
+from semistream.joins.front_stage import FrontStage, FrontStageOptions
 from semistream.joins.gathered import Gathered
+from semistream.joins.hot_rows import HotRows, KnownAbsent
+from semistream.joins.page_map import MappedWalk, PageMap
+from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import ProbingRun, Walk
-from semistream.joins.rows import Slots
+from semistream.joins.rows import Rows, Slots
 from semistream.joins.run import Run
 from semistream.joins.sweep_window import Stretches, SweepWindow
 from semistream.kernels import states
+from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource
+from semistream.master.reader import PlainReader
 
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
-_READERS_SHARE = 24  # of the budget, one in so many bytes for each reader; else no reading ahead
+_READERS_SHARE = 16  # of the budget, one in so many bytes for each reader; else no reading ahead
+_MAP_SHARE = 32  # the page map may take one in so many bytes of the budget
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
+_GONE_SHARE = 128  # of the budget, one in so many bytes for keys that are known to be absent
+_OFFERS = 1024  # rows that are offered to the front stage together
 _VACANCY = 8  # tuples are taken in when one slot in so many is free
 _NO_ORDER = np.zeros(0, np.int64)
 _NO_SLOTS = np.zeros(0, np.int32)
@@ -67,6 +76,10 @@ class SweepJoin(FrontStageOptions, Join):
         return SweepRun
 
 
+Fetched = tuple[list[pa.RecordBatch], Any]
+"""Pages that were parsed (none, if the page map knows them) and where they lie in memory."""
+
+
 @dataclass
 class Visit:
     """Pages ``first`` to ``last``, and the tuples that wait for them."""
@@ -77,13 +90,13 @@ class Visit:
     chunks: Any  # of the window, that the last visit to a stretch gives back
     reader: PageReader | None = None  # that reads its first pages in the background
     before: int = 0  # bytes that the reader had read when it began
-    pages: Future[list[pa.RecordBatch]] | None = None
+    pages: Future[Fetched] | None = None
 
 
 class SweepRun(ProbingRun):
     _window: SweepWindow
     _window_kind = SweepWindow
-    _disk_share = 32
+    _disk_share = 20
     _disk_most = 16
 
     def _attach(self, source: PageSource) -> None:
@@ -96,6 +109,7 @@ class SweepRun(ProbingRun):
             self._idle.extend(readers)
         self._readers = [self._reader, *self._idle]
         self._background = ThreadPoolExecutor(len(self._idle)) if self._idle else None
+        self._map: PageMap | None = None
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined
         self._position = 0  # of the sweep: the stretch to look at next
@@ -107,6 +121,8 @@ class SweepRun(ProbingRun):
         self._served_count = 0
         if self._stream is not None:
             self._window.wait_for(self._stretches)
+            self._map_pages()
+            self._gone.forget()
 
     def _detach(self) -> None:
         self._walk = None
@@ -117,17 +133,48 @@ class SweepRun(ProbingRun):
 
     def _move(self) -> None:
         self._hand_over()
+        if self._stream is not None and self._offers:
+            self._offers.clear()  # rows of the old version must not enter the front stage now
+            self._offered.finish()
         super()._move()
 
     def _disk_bytes(self) -> int:
         readers = sum(reader.nbytes for reader in self._readers)
-        return readers + self._page_scratch() + self._stretches.nbytes
+        pages = self._source.num_pages if self._can_map() else 0
+        mapped = PageMap.bytes_for(pages, len(self._binding.master_columns))
+        return readers + self._page_scratch() + self._stretches.nbytes + mapped
+
+    def _can_map(self) -> bool:
+        """Whether pages can be joined without Arrow: single rows per key, codes as stored."""
+        binding = self._binding
+        plain = pa.types.is_int64(self._source.schema.field(binding.master_key[0]).type)
+        nbytes = PageMap.bytes_for(self._source.num_pages, len(binding.master_columns))
+        fits = _MAP_SHARE * nbytes <= self._budget
+        loads = isinstance(self._reader, PlainReader)
+        return binding.codec.exact and plain and self._source.unique and loads and fits
+
+    def _map_pages(self) -> None:
+        if self._can_map():
+            names = self._binding.master_columns
+            self._map = PageMap(self._source, self._binding.master_key[0], names)
 
     def _hold_least(self) -> int:
-        return super()._hold_least() + self._source.max_row_bytes
+        return super()._hold_least() + 2 * self._source.max_row_bytes
 
     def _scratch_bytes(self) -> int:
-        return super()._scratch_bytes() + (self._gathered.nbytes if self._stream else 0)
+        if not self._stream:
+            return 0
+        return super()._scratch_bytes() + self._places.nbytes + self._gathered.nbytes
+
+    def _front_bytes(self) -> int:
+        if not self._stream:
+            return 0
+        return super()._front_bytes() + self._gone.nbytes + self._offered.nbytes
+
+    def _new_front_stage(
+        self, types: Sequence[pa.DataType], nbytes: int, variable: float
+    ) -> HotRows:
+        return HotRows(types, nbytes, variable)
 
     def _allocate(self, nbytes: int) -> None:
         assert self._stream is not None
@@ -135,11 +182,20 @@ class SweepRun(ProbingRun):
         most = self._most_rows
         self._rows = np.empty(most, np.int32)
         self._slots = np.empty(most, np.int32)
+        self._places = np.empty(most, np.int32)
+        self._map_pages()
         schema = self._source.schema
         types = [schema.field(name).type for name in self._binding.master_columns]
         widest = self._source.max_row_bytes
-        self._gathered = Gathered(types, most, min(self._source.row_bytes, widest))
+        row_bytes = min(self._source.row_bytes, widest)
+        self._gathered = Gathered(types, most, row_bytes)
         nbytes -= most * widest
+        spare = max(0, nbytes - self._hold_least())
+        offers = min(most, _OFFERS, 1 + spare // 16 // max(1, widest))
+        self._offered = Gathered(types, offers, row_bytes)
+        self._offers: list[tuple[Any, Any]] = []  # codes and counts of the offered rows
+        self._gone = KnownAbsent(spare // _GONE_SHARE if self._stretches.exact else 0)
+        nbytes -= offers * widest + self._gone.nbytes
         self._window = SweepWindow(self._stream, nbytes, self._variable_bytes, self._stretches)
 
     # -- taking in -------------------------------------------------------------------------
@@ -160,6 +216,9 @@ class SweepRun(ProbingRun):
         adopted = keys if self._stretches.exact else self._binding.codec.adopt(keys)
         return self._window.add(codes, columns, rows, adopted)
 
+    def _known_absent(self, codes: Codes, rows: Rows) -> Mask | None:
+        return self._gone.among(codes, rows)
+
     def _iteration_ends(self) -> None:
         super()._iteration_ends()
         waiting = (
@@ -177,7 +236,7 @@ class SweepRun(ProbingRun):
         visit = self._visits[0]
         walk = Walk(visit.first, visit.last)
         if walk.next <= walk.last:
-            self._load(visit, walk)
+            walk = self._load(visit, walk)
         self._visits.popleft()
         self._visit, self._walk = visit, walk
         self._restart(walk)
@@ -194,7 +253,7 @@ class SweepRun(ProbingRun):
                 visit.reader = reader = self._idle.pop()
                 visit.before = reader.bytes_read
                 count = min(self._pages_at_once, visit.last - visit.first + 1)
-                visit.pages = self._background.submit(reader.read, visit.first, count)
+                visit.pages = self._background.submit(self._fetch, reader, visit.first, count)
 
     def _find_visits(self) -> bool:
         """Collect the tuples of the next stretch, in runs of pages that they need."""
@@ -228,28 +287,35 @@ class SweepRun(ProbingRun):
         order = np.argsort(low, kind="stable")
         return slots[order], low[order], high[order]
 
-    def _load(self, visit: Visit, walk: Walk) -> None:
+    def _fetch(self, reader: PageReader, first: int, count: int) -> Fetched:
+        """Read pages, and parse those that the map does not know yet."""
+        if self._map is None or not isinstance(reader, PlainReader):
+            return reader.read(first, count), None
+        addresses = reader.load(first, count)
+        return [] if self._map.knows(first, count) else reader.parse(), addresses
+
+    def _load(self, visit: Visit, walk: Walk) -> Walk:
         """The visit's first pages: from the background, or read now. A failure can be repeated."""
-        count = min(self._pages_at_once, walk.last - walk.next + 1)
+        first, count = walk.next, min(self._pages_at_once, walk.last - walk.next + 1)
         reader, before, ahead = visit.reader or self._reader, visit.before, visit.pages
         if ahead is None:
             before = reader.bytes_read
         visit.reader = visit.pages = None
+        read = ahead.result if ahead else lambda: self._fetch(reader, first, count)
         try:
-            pages = self._note_read(
-                walk.next,
-                count,
-                ahead.result if ahead else lambda: reader.read(walk.next, count),
-                reader,
-                before,
-            )
+            pages, addresses = self._note_read(first, count, read, reader, before)
         except BaseException:
             self._swap(reader, reader)
             raise
         self._swap(reader, self._reader)
         self._reader = reader
+        if self._map is not None and not pages:
+            return self._map.walk(first, addresses)
+        if self._map is not None:
+            self._map.learn(first, pages, addresses)
         walk.fill(pages, self._binding)
         walk.next += count
+        return walk
 
     def _swap(self, reader: PageReader, idle: PageReader) -> None:
         """A reader has come back from the background; ``idle`` may go there next."""
@@ -258,7 +324,7 @@ class SweepRun(ProbingRun):
 
     def _restart(self, walk: Walk) -> None:
         """New pages are in the buffer: all the visit's tuples meet them."""
-        self._cursor = np.array([0, -1], np.int64)
+        self._cursor = np.array([0, -1, 0], np.int64)
         if walk.codes is not None and not self._stretches.exact:
             self._order = np.argsort(walk.codes, kind="stable")
 
@@ -271,11 +337,56 @@ class SweepRun(ProbingRun):
             self._leave()
         elif not self._source.num_pages:
             self._partition_done(walk)
+        elif isinstance(walk, MappedWalk):
+            if self._probe_mapped(walk):
+                self._partition_done(walk)
         else:
             if not walk.pages:
                 self._read_on(walk)
                 self._restart(walk)
             super()._resume()
+
+    def _probe_mapped(self, walk: MappedWalk) -> bool:
+        """Match the visit's tuples as far as there is room for their rows."""
+        assert self._visit is not None
+        room = self._most_rows - self._gathered.count
+        out = self._places[:room], self._rows[:room], self._slots[:room]
+        found = self._window.match_mapped(
+            walk, self._visit.slots, self._cursor, not self._binding.keeps_master, out
+        )
+        if found:
+            places, rows, slots = (part[:found] for part in out)
+            self._note_candidates(walk, places, rows, slots)
+            self._gather(walk.mapped, places, rows, slots)
+        return bool(self._cursor[0] >= len(self._visit.slots))
+
+    def _note_candidates(self, walk: MappedWalk, places: Any, rows: Any, slots: Any) -> None:
+        """Rows that met several tuples may enter the front stage."""
+        front = self._front
+        if front is None:
+            return
+        from semistream.kernels import sweep as kernels
+
+        first, counts = kernels.frequent(places, rows, front.threshold)
+        if not len(first):
+            return
+        while len(first):
+            room = self._offered.most - self._offered.count
+            some, first = first[:room], first[room:]
+            self._offered.add(walk.mapped, places[some], rows[some])
+            self._offers.append((self._window.codes[slots[some]], counts[:room]))
+            counts = counts[room:]
+            if self._offered.count == self._offered.most:
+                self._admit_offered(front)
+
+    def _admit_offered(self, front: FrontStage | HotRows) -> None:
+        codes = np.concatenate([codes for codes, _ in self._offers])
+        counts = np.concatenate([counts for _, counts in self._offers])
+        columns, rows = self._offered.finish(), np.arange(len(codes))
+        self._offers.clear()
+        admitted, evicted = front.admit(codes, np.ones_like(rows), counts, columns, rows)
+        if admitted or evicted:
+            self._observer.front_stage_changed(admitted, evicted, front.count, front.threshold)
 
     def _probe(self, walk: Walk) -> bool:
         assert walk.codes is not None
@@ -295,15 +406,16 @@ class SweepRun(ProbingRun):
             if not self._stretches.exact:
                 rows, slots = self._verified(walk, rows, slots)
             self._window.count_pairs(rows, walk.counts)
-            self._gather(walk, rows, slots)
+            names = self._binding.master_columns
+            self._gather(walk.columns(names) if names else None, *walk.places(rows), slots)
         return bool(self._cursor[0] >= len(self._visit.slots))
 
-    def _gather(self, walk: Walk, rows: Any, slots: Any) -> None:
+    def _gather(self, columns: PageColumns | None, places: Any, rows: Any, slots: Any) -> None:
+        """Output rows: their master columns are copied now, their stream columns later."""
         if self._binding.how == "left_anti" or not len(rows):
             return
-        names = self._binding.master_columns
-        if names:
-            self._gathered.add(walk.columns(names), *walk.places(rows))
+        if columns is not None:
+            self._gathered.add(columns, places, rows)
         else:
             self._gathered.count += len(rows)
         self._partners.append(slots.copy())
@@ -323,8 +435,8 @@ class SweepRun(ProbingRun):
         """The visit's tuples leave; those without a match go out, too, where they are wanted."""
         assert self._visit is not None
         assert self._absent is not None
-        absent = len(self._absent)
-        if absent and self._binding.how in ("left", "left_anti"):
+        self._gone.add(self._window.codes[self._absent])
+        if len(self._absent) and self._binding.how in ("left", "left_anti"):
             held = sum(len(slots) for slots in self._absentees)
             some = self._absent[: self._most_rows - held]
             self._absent = self._absent[len(some) :]
@@ -341,6 +453,8 @@ class SweepRun(ProbingRun):
         self._window.count -= len(slots)
         self._served.append(self._visit)
         self._served_count += len(slots)
+        if isinstance(self._front, HotRows) and len(self._visit.chunks):
+            self._front.age(1 / len(self._stretches))
         self._visit = self._walk = self._absent = None
         if _VACANCY * self._served_count >= self._window.capacity:
             self._hand_over()

@@ -81,3 +81,13 @@ def _loader(bits, kind):
 
 load_int32 = _loader(32, types.int32)
 load_int64 = _loader(64, types.int64)
+
+
+@intrinsic
+def address_as_pointer(typingctx, address):
+    """An address of int64 values, for ``numba.carray``."""
+
+    def codegen(context, builder, signature, args):
+        return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+
+    return types.CPointer(types.int64)(types.int64), codegen

@@ -8,8 +8,9 @@ chunk instead of one per tuple. All chunks but the newest of a stretch are full.
 """
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 
+from semistream.kernels.intrinsics import address_as_pointer, load_int64
 from semistream.kernels.states import MATCHED, WAITING
 
 
@@ -188,3 +189,63 @@ def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pai
         i += 1
     cursor[0], cursor[1] = i, -1
     return found
+
+
+@njit(cache=True, nogil=True)
+def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, pairs):
+    """:func:`match` for pages known by address: page ``i`` has ``sizes[i]`` sorted codes at
+    ``keys[i]``, each code in one page only. A pair also tells the place of its page.
+    """
+    found = 0
+    i, resume, place = cursor[0], cursor[1], cursor[2]
+    opened = -1
+    low, slope, base = 0, 0.0, 0.0
+    page_codes = carray(address_as_pointer(keys[0]), sizes[0])
+    while i < len(slots):
+        slot = slots[i]
+        code = codes[slot]
+        while place + 1 < len(keys) and load_int64(keys[place + 1]) <= code:
+            place += 1
+        if opened != place:
+            opened, low = place, 0
+            page_codes = carray(address_as_pointer(keys[place]), sizes[place])
+            base = float(page_codes[0])
+            width = float(page_codes[len(page_codes) - 1]) - base
+            slope = (len(page_codes) - 1) / width if width > 0 else 0.0
+        if not once or state[slot] == WAITING:
+            end = len(page_codes)
+            row = resume
+            if row < 0:
+                guess = min(max(int((float(code) - base) * slope), low), end - 1)
+                row = _first_row(page_codes, code, low, guess)
+                low = min(row, end - 1)
+            while row < end and page_codes[row] == code:
+                if found == len(rows):
+                    cursor[0], cursor[1], cursor[2] = i, row, place
+                    return found
+                places[found], rows[found], pairs[found] = place, row, slot
+                found += 1
+                state[slot] = MATCHED
+                if once:
+                    break
+                row += 1
+        resume = -1
+        i += 1
+    cursor[0], cursor[1], cursor[2] = i, -1, place
+    return found
+
+
+@njit(cache=True, nogil=True)
+def frequent(places, rows, least):
+    """Of pairs that lie side by side for each page row: the first pair and the number of pairs
+    of every row that has at least ``least``."""
+    first = np.empty(len(rows), np.int64)
+    counts = np.empty(len(rows), np.int64)
+    found, begin = 0, 0
+    for i in range(1, len(rows) + 1):
+        if i == len(rows) or rows[i] != rows[begin] or places[i] != places[begin]:
+            if i - begin >= least:
+                first[found], counts[found] = begin, i - begin
+                found += 1
+            begin = i
+    return first[:found], counts[:found]

@@ -1,0 +1,217 @@
+"""SweepJoin's front stage: the rows that the stream asks for most, by counts over a whole sweep.
+
+The papers' front stage (:mod:`semistream.joins.front_stage`) ranks a row by what it met when it
+was admitted, for ever. Here both sides are measured over the same time, one sweep: a waiting
+row's worth is the number of tuples that waited for it, which the visit of its page tells
+exactly; a cached row's worth is the number of its hits since the hand passed it, and the hand
+goes round once per sweep and halves them. So the window itself is the frequency sketch, rows
+that fall out of favour leave, and one look at a cold row evicts nothing hot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.front_stage import MOST_ROWS_PER_KEY, LookUp
+from semistream.joins.rows import Layout, Rows, RowStore, ranges
+from semistream.keys import Codes, Mask
+
+ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
+_NONE = np.zeros(0, np.bool_)
+_SETS_OF = 8
+
+
+class HotRows:
+    """A bounded cache of master rows."""
+
+    def __init__(
+        self, types: Sequence[pa.DataType], nbytes: int, variable_bytes: float = 0.0
+    ) -> None:
+        layout = Layout(types)
+        per_row = layout.slot_bytes + ENTRY_BYTES
+        capacity = max(0, int(nbytes / (per_row + variable_bytes)))
+        heap = max(0, nbytes - capacity * per_row - 64) if variable_bytes else 0
+        self.capacity = capacity
+        self.threshold = 1  # tuples that a row must have met to be offered
+        self.rows = RowStore(layout, capacity, heap)
+        self._heads = np.full(max(1, capacity), -1, np.int32)
+        self._chain = np.empty(capacity, np.int32)
+        self._held = np.empty(capacity, np.int64)
+        self._sibling = np.empty(capacity, np.int32)
+        self._hits = np.zeros(capacity, np.uint8)
+        self._free = np.arange(capacity, dtype=np.int32)[::-1].copy()
+        self._free_count = capacity
+        self._hand = 0
+        self._due = 0.0
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (*self._table(), self._free)
+        return int(self.rows.nbytes + sum(a.nbytes for a in arrays))
+
+    @property
+    def count(self) -> int:
+        """Rows held."""
+        return self.capacity - self._free_count
+
+    def _table(self) -> tuple[Any, ...]:
+        return self._heads, self._chain, self._held, self._sibling, self._hits
+
+    def look_up(
+        self,
+        codes: Codes,
+        valid: Mask | None,
+        start: int,
+        most_misses: int,
+        most_pairs: int,
+        once: bool,
+    ) -> LookUp:
+        """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
+        from semistream.kernels import hot_rows as kernels
+
+        hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
+        hit_slots = np.empty(len(hit_rows), np.int32)
+        miss_rows = np.empty(min(len(codes) - start, most_misses), np.int64)
+        stop, pairs, misses, hits = kernels.look_up(
+            codes,
+            _NONE if valid is None else valid,
+            start,
+            most_misses,
+            once,
+            *self._table(),
+            hit_rows,
+            hit_slots,
+            miss_rows,
+        )
+        return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
+
+    def age(self, share: float) -> None:
+        """This share of a sweep has passed: the hand may go on by as much."""
+        self._due = min(self._due + share * self.capacity, self.capacity)
+
+    def admit(
+        self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
+    ) -> tuple[int, int]:
+        """Offer keys with their rows (``counts`` each) and the tuples that waited for them.
+
+        They take free slots, and then those of entries that had fewer hits. Returns (rows
+        admitted, rows evicted).
+        """
+        from semistream.kernels import hot_rows as kernels
+
+        fresh = kernels.held_entries(codes, *self._table()[:3]) < 0
+        starts = np.cumsum(counts) - counts
+        order = np.argsort(-np.asarray(frequencies), kind="stable")
+        order = order[fresh[order]]
+        ahead = np.cumsum(counts[order])
+        spare = self._free_count if self.rows.room(columns, rows) == len(rows) else 0
+        free = int(np.searchsorted(ahead, spare, side="right"))
+        evicted = self._evict_below(frequencies[order[free:]]) if free < len(order) else 0
+        order = order[: np.searchsorted(ahead, spare + evicted, side="right")]
+        admitted = self._enter(codes, counts, frequencies, columns, rows, starts, order)
+        self._adapt(admitted, int(ahead[-1]) if len(ahead) else 0)
+        return admitted, evicted
+
+    def _enter(
+        self,
+        codes: Codes,
+        counts: Any,
+        frequencies: Any,
+        columns: Sequence[pa.Array],
+        rows: Rows,
+        starts: Any,
+        order: Any,
+    ) -> int:
+        """Put the chosen keys into free slots, as far as their texts fit, too."""
+        from semistream.kernels import hot_rows as kernels
+
+        chosen = rows[ranges(starts[order], counts[order])]
+        fit = self.rows.room(columns, chosen)
+        if fit < len(chosen):
+            order = order[: np.searchsorted(np.cumsum(counts[order]), fit, side="right")]
+            chosen = rows[ranges(starts[order], counts[order])]
+        slots = np.empty(len(chosen), np.int32)
+        self._free_count = kernels.enter(
+            codes[order],
+            counts[order],
+            frequencies[order],
+            *self._table(),
+            self._free,
+            self._free_count,
+            slots,
+        )
+        self.rows.put(columns, chosen, slots)
+        return len(chosen)
+
+    def _evict_below(self, frequencies: Any) -> int:
+        """Evict an entry for each of these (largest first) that is worth more; returns the rows."""
+        from semistream.kernels import hot_rows as kernels
+
+        slots, hits, self._hand = kernels.pass_hand(self._hits, self._hand, int(self._due))
+        self._due -= int(self._due)
+        order = np.argsort(hits, kind="stable")[: len(frequencies)]
+        # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
+        worth_it = 2 * frequencies[: len(order)] > hits[order]
+        return self._remove(slots[order[worth_it]])
+
+    def _remove(self, entries: Any) -> int:
+        from semistream.kernels import hot_rows as kernels
+
+        before = self._free_count
+        self._free_count = kernels.remove(entries, *self._table(), self._free, before)
+        self.rows.free(self._free[before : self._free_count])
+        return int(self._free_count - before)
+
+    def _adapt(self, admitted: int, offered: int) -> None:
+        """Offer fewer rows when most are turned down, and more when most are taken."""
+        if admitted < offered // 2:
+            self.threshold = min(self.threshold + 1, 250)
+        elif self.threshold > 1 and admitted > offered * 7 // 8:
+            self.threshold -= 1
+
+    def drop(self, codes: Codes) -> int:
+        """Forget these keys: their rows have changed. Returns the rows dropped."""
+        from semistream.kernels import hot_rows as kernels
+
+        entries = kernels.held_entries(codes, *self._table()[:3])
+        return self._remove(np.unique(entries[entries >= 0]))
+
+    def clear(self) -> int:
+        return self._remove(np.flatnonzero(self._hits).astype(np.int32))
+
+
+class KnownAbsent:
+    """Keys that a version of the master does not have, as far as it was found out lately."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._table = np.empty(nbytes // 9 // _SETS_OF * _SETS_OF, np.int64)
+        self._used = np.zeros(len(self._table), np.bool_)
+        self._empty = True
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._table.nbytes + self._used.nbytes)
+
+    def add(self, codes: Codes) -> None:
+        from semistream.kernels import hot_rows as kernels
+
+        if len(codes) and len(self._table):
+            self._empty = False
+            kernels.remember(codes, self._table, self._used)
+
+    def among(self, codes: Codes, rows: Rows) -> Mask | None:
+        """Which of the tuples ``codes[rows]`` are known to match nothing; None for none."""
+        from semistream.kernels import hot_rows as kernels
+
+        if self._empty:
+            return None
+        return kernels.remembered(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
+
+    def forget(self) -> None:
+        """The master has changed: any key may be there now."""
+        self._used[:] = False
+        self._empty = True

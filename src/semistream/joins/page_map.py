@@ -1,0 +1,74 @@
+"""Where the columns lie within each page, so that a page need not be parsed again.
+
+Arrow finds the buffers of a page by parsing its metadata, which costs as much as joining a
+hundred tuples with it. Segments never change, so it is done once per page: what is learned is
+kept as offsets from the page's beginning, and later readings only add the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.joins.page_rows import PageColumns
+from semistream.joins.probing import Walk
+from semistream.master.pages import PageSource
+
+_BYTES = 1 + 4 + 4  # per page: known, rows, offset of the keys
+
+
+class PageMap:
+    """Offsets of the key (whose values must be its codes) and of some columns, page by page."""
+
+    def __init__(self, source: PageSource, key: str, names: Sequence[str]) -> None:
+        self._key = key
+        self._names = list(names)
+        self._types = [source.schema.field(name).type for name in names]
+        self._columns = PageColumns(self._types, 1)
+        pages = source.num_pages
+        self._known = np.zeros(pages, np.bool_)
+        self._rows = np.zeros(pages, np.int32)
+        self._keys = np.zeros(pages, np.int32)
+        self._values = np.zeros((len(names), pages), np.int32)
+        self._texts = np.zeros((len(names), pages), np.int32)
+
+    @staticmethod
+    def bytes_for(pages: int, columns: int) -> int:
+        return pages * (_BYTES + 8 * columns)
+
+    def knows(self, first: int, count: int) -> bool:
+        return bool(self._known[first : first + count].all())
+
+    def learn(self, first: int, pages: Sequence[pa.RecordBatch], addresses: Any) -> None:
+        """Note where the columns of these pages lie; pages with nulls stay unknown."""
+        columns = PageColumns(self._types, len(pages))
+        for place, page in enumerate(pages):
+            columns.put(place, [page.column(name) for name in self._names])
+            self._rows[first + place] = page.num_rows
+            key = page.column(self._key).buffers()[1]
+            self._keys[first + place] = key.address - addresses[place]
+        here = slice(first, first + len(pages))
+        self._values[:, here], self._texts[:, here] = columns.offsets_from(addresses)
+        self._known[here] = columns.all_plain
+
+    def walk(self, first: int, addresses: Any) -> MappedWalk:
+        """Pages that were loaded to these addresses, and are known."""
+        here = slice(first, first + len(addresses))
+        columns = self._columns.moved(
+            self._values[:, here] + addresses, self._texts[:, here] + addresses
+        )
+        return MappedWalk(first, columns, self._keys[here] + addresses, self._rows[here])
+
+
+class MappedWalk(Walk):
+    """Pages in the buffer that are known by addresses alone."""
+
+    def __init__(self, first: int, columns: PageColumns, keys: Any, sizes: Any) -> None:
+        super().__init__(first, first + len(keys) - 1)
+        self.next = self.last + 1
+        self.keys = keys
+        self.sizes = sizes
+        self.mapped = columns

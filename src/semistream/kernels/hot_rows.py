@@ -1,0 +1,172 @@
+"""SweepJoin's front stage: a hash table of keys that counts its hits, and a hand that ages them.
+
+An entry is a key with all its master rows, named by the slot of its first row; ``sibling`` links
+the further ones. ``hits`` is 0 for a slot that is not an entry's first, else 1 + recent hits.
+"""
+
+import numpy as np
+from numba import njit
+
+from semistream.kernels.intrinsics import prefetch
+from semistream.kernels.window import bucket_of, find
+
+_BLOCK = 32  # tuples whose cache misses are waited for together
+_MOST = 255
+
+
+@njit(cache=True, nogil=True)
+def look_up(
+    codes, valid, start, most_misses, once, heads, chain, held, sibling, hits,
+    hit_rows, hit_slots, miss_rows,
+):  # fmt: skip
+    """Split stream tuples from ``start`` on into hits (paired with rows) and misses.
+
+    Stops before a tuple whose pairs do not fit any more, or when ``most_misses`` are reached.
+    Returns (next tuple, pairs, misses, tuples hit).
+    """
+    pairs, misses, found = 0, 0, 0
+    most_misses = min(most_misses, len(miss_rows))
+    first = np.empty(_BLOCK, np.int64)
+    i = start
+    while i < len(codes):
+        block = min(_BLOCK, len(codes) - i)
+        for j in range(block):
+            first[j] = bucket_of(codes[i + j], len(heads))
+            prefetch(heads, first[j])
+        for j in range(block):
+            first[j] = heads[first[j]]
+            if first[j] >= 0:
+                prefetch(held, first[j])
+        for j in range(block):
+            slot = first[j]
+            if len(valid) != 0 and not valid[i + j]:
+                slot = -1
+            while slot >= 0 and held[slot] != codes[i + j]:
+                slot = chain[slot]
+            if slot < 0:
+                if misses == most_misses:
+                    return i + j, pairs, misses, found
+                miss_rows[misses] = i + j
+                misses += 1
+                continue
+            before, entry = pairs, slot
+            while slot >= 0 and pairs < len(hit_rows):
+                hit_rows[pairs], hit_slots[pairs] = i + j, slot
+                pairs += 1
+                slot = -1 if once else sibling[slot]
+            if slot >= 0:
+                return i + j, before, misses, found
+            found += 1
+            if hits[entry] < _MOST:
+                hits[entry] += 1
+        i += block
+    return i, pairs, misses, found
+
+
+@njit(cache=True, nogil=True)
+def pass_hand(hits, hand, steps):
+    """Move the hand over ``steps`` slots: the entries there, their hits; then hits are halved.
+
+    Returns (slots, hits, the hand's new place).
+    """
+    slots = np.empty(steps, np.int32)
+    values = np.empty(steps, np.int32)
+    found = 0
+    for _ in range(steps):
+        if hits[hand] > 0:
+            value = hits[hand] - 1
+            slots[found], values[found] = hand, value
+            found += 1
+            hits[hand] = 1 + (value >> 1)
+        hand = hand + 1 if hand + 1 < len(hits) else 0
+    return slots[:found], values[:found], hand
+
+
+@njit(cache=True, nogil=True)
+def remove(entries, heads, chain, held, sibling, hits, free, free_count):
+    """Take entries out; their rows' slots go to the ``free`` stack. Returns its new height."""
+    for entry in entries:
+        bucket = bucket_of(held[entry], len(heads))
+        before, other = -1, heads[bucket]
+        while other != entry:
+            before, other = other, chain[other]
+        if before < 0:
+            heads[bucket] = chain[entry]
+        else:
+            chain[before] = chain[entry]
+        hits[entry] = 0
+        slot = entry
+        while slot >= 0:
+            free[free_count] = slot
+            free_count += 1
+            slot = sibling[slot]
+    return free_count
+
+
+@njit(cache=True, nogil=True)
+def enter(
+    codes, counts, frequencies, heads, chain, held, sibling, hits, free, free_count, slots
+):  # fmt: skip
+    """Enter keys that are not held, with ``counts`` rows each, into free slots.
+
+    Writes one slot per row and returns the stack's new height.
+    """
+    row = 0
+    for i in range(len(codes)):
+        first, previous = -1, -1
+        for _ in range(counts[i]):
+            free_count -= 1
+            slot = free[free_count]
+            slots[row] = slot
+            row += 1
+            sibling[slot] = -1
+            if first < 0:
+                first = slot
+            else:
+                sibling[previous] = slot
+                hits[slot] = 0
+            previous = slot
+        held[first] = codes[i]
+        hits[first] = 1 + min(frequencies[i], _MOST - 1)
+        bucket = bucket_of(codes[i], len(heads))
+        chain[first] = heads[bucket]
+        heads[bucket] = first
+    return free_count
+
+
+@njit(cache=True, nogil=True)
+def held_entries(codes, heads, chain, held):
+    """The entry of each code, or -1."""
+    entries = np.empty(len(codes), np.int32)
+    for i in range(len(codes)):
+        entries[i] = find(codes[i], heads, chain, held)
+    return entries
+
+
+@njit(cache=True, nogil=True)
+def remember(codes, table, used):
+    """Note keys as absent, in sets of eight; a full set forgets one."""
+    sets = len(table) >> 3
+    for code in codes:
+        base = bucket_of(code, sets) << 3
+        place = base + (np.uint64(code) & np.uint64(7))
+        for i in range(8):
+            if not used[base + i] or table[base + i] == code:
+                place = base + i
+                break
+        table[place], used[place] = code, True
+
+
+@njit(cache=True, nogil=True)
+def remembered(codes, rows, table, used):
+    """Which of the tuples ``codes[rows]`` have a key that is noted as absent."""
+    known = np.zeros(len(rows), np.bool_)
+    sets = len(table) >> 3
+    for i in range(len(rows)):
+        code = codes[rows[i]]
+        base = bucket_of(code, sets) << 3
+        for j in range(8):
+            if used[base + j] and table[base + j] == code:
+                known[i] = True
+                break
+    return known
