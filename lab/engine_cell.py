@@ -43,11 +43,18 @@ class Cell:
     warm_seconds: float
     tuples: int
     seconds: float
+    exponent: float = 1.0
+    scattered: bool = True
 
     @property
     def name(self) -> str:
         mode = "direct" if self.direct else "warm"
-        return f"{self.join}, {self.percent:g} %, {mode}, pushes of {self.push:,}"
+        ranks = "" if self.scattered else ", clustered"
+        skew = "" if self.exponent == 1.0 else f", exponent {self.exponent:g}"
+        return f"{self.join}, {self.percent:g} %, {mode}, pushes of {self.push:,}{skew}{ranks}"
+
+    def stream(self, data: EngineData, n: int, push: int, offset: int = 0) -> list[pa.RecordBatch]:
+        return data.stream(n, push, offset, self.exponent, self.scattered)
 
 
 def measure(cell: Cell) -> dict[str, Any]:
@@ -75,7 +82,7 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
     budget = int(data.nbytes * cell.percent / 100)
     join = ss.join(cell.join, memory=budget)
 
-    sent = data.stream(cell.check_tuples, cell.push)
+    sent = cell.stream(data, cell.check_tuples, cell.push)
     with join.open(master, on="product_id", direct=cell.direct) as run:
         wrong = data.check(_all_rows(run, sent), sent)
         accounted = run.stats.tuples_in == run.stats.matched and run.stats.waiting == 0
@@ -86,9 +93,10 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
 
     with join.open(master, on="product_id", direct=cell.direct) as run:
         pushed, warm_seconds = _warm_up(run, cell, data)
-        batches = data.stream(cell.tuples, cell.push, offset=pushed)
+        batches = cell.stream(data, cell.tuples, cell.push, offset=pushed)
         gc.collect()
         rows_before, pages_before = run.stats.rows_out, run.stats.pages_read
+        bytes_before = run.stats.bytes_read
         hits_before, memory_before = run.stats.front_stage_hits, _anonymous_bytes()
         timing = _timed(run.push, batches, cell.seconds)
         counted = run.stats.rows_out - rows_before
@@ -100,6 +108,7 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
             "warm_up_tuples": pushed,
             "warm_up_seconds": warm_seconds,
             "pages_per_tuple": (run.stats.pages_read - pages_before) / timing["rows_out"],
+            "bytes_read": run.stats.bytes_read - bytes_before,
             "hit_rate": (run.stats.front_stage_hits - hits_before) / timing["rows_out"],
             "waiting": run.stats.waiting,
             "memory": {**run.memory, "budget": run.memory.budget},
@@ -146,7 +155,7 @@ def _warm_up(run: Any, cell: Cell, data: EngineData) -> tuple[int, float]:
     size = min(PUSH, cell.warm_tuples)
     began = time.perf_counter()
     while True:
-        for batch in data.stream(10 * size, size, offset=pushed):
+        for batch in cell.stream(data, 10 * size, size, offset=pushed):
             pushed += size
             for _ in run.push(batch):
                 if time.perf_counter() - began > cell.warm_seconds:
@@ -162,7 +171,7 @@ def _measure_alternative(cell: Cell, data: EngineData) -> dict[str, Any]:
     budget = int(data.nbytes * cell.percent / 100)
     memory_before = _anonymous_bytes()
     peer = LruLmdb(data.lmdb, budget, ALTERNATIVES[cell.join], DESCRIPTION_BYTES)
-    sent = data.stream(cell.check_tuples, cell.push)
+    sent = cell.stream(data, cell.check_tuples, cell.push)
     wrong = data.check((peer.push(batch) for batch in sent), sent)
     if wrong is not None:
         return {"wrong": wrong}
@@ -170,11 +179,11 @@ def _measure_alternative(cell: Cell, data: EngineData) -> dict[str, Any]:
     while time.perf_counter() - began < cell.warm_seconds and (
         pushed < cell.warm_tuples or not peer.full
     ):
-        for batch in data.stream(PUSH, cell.push, offset=pushed):
+        for batch in cell.stream(data, PUSH, cell.push, offset=pushed):
             peer.push(batch)
         pushed += PUSH
     warm_seconds, hits, growth = time.perf_counter() - began, peer.hits, _anonymous_bytes()
-    batches = data.stream(cell.tuples, cell.push, offset=pushed)
+    batches = cell.stream(data, cell.tuples, cell.push, offset=pushed)
     gc.collect()
     timing = _timed(lambda batch: iter((peer.push(batch),)), batches, cell.seconds)
     result = {

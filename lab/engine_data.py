@@ -43,7 +43,7 @@ class EngineData:
         """Bytes of R in Arrow memory: what the budgets are a share of."""
         return self.rows * ROW_BYTES
 
-    def prepare(self, tell: Callable[[str], None]) -> None:
+    def prepare(self, tell: Callable[[str], None], lmdb: bool = True) -> None:
         """Make what is missing. What is half-made or of an older format is made again."""
         if self._done(self.master).exists():
             try:
@@ -52,7 +52,8 @@ class EngineData:
                 tell(f"the cached master table cannot be used: {error}")
                 self._done(self.master).unlink()
         self._make(self.master, self._build_master, tell, "building the master table")
-        self._make(self.lmdb, self._build_lmdb, tell, "building LMDB")
+        if lmdb:
+            self._make(self.lmdb, self._build_lmdb, tell, "building LMDB")
 
     def warm(self) -> None:
         """Read all files once, so that the page cache holds them."""
@@ -63,11 +64,22 @@ class EngineData:
                         pass
 
     def stream(
-        self, n: int, batch_rows: int, offset: int = 0, exponent: float = 1.0
+        self,
+        n: int,
+        batch_rows: int,
+        offset: int = 0,
+        exponent: float = 1.0,
+        scattered: bool = True,
     ) -> list[pa.RecordBatch]:
-        """Sales over all products, ranks scattered over the keys."""
+        """Sales over all products, ranks scattered over the keys or in their order."""
         batches = workload.sales(
-            n, self.rows, exponent, self.seed, scattered=True, batch_rows=batch_rows, offset=offset
+            n,
+            self.rows,
+            exponent,
+            self.seed,
+            scattered=scattered,
+            batch_rows=batch_rows,
+            offset=offset,
         )
         return list(batches)
 

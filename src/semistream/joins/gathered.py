@@ -40,6 +40,12 @@ class Gathered:
             column.add(columns, i, places, rows, self.count)
         self.count += len(rows)
 
+    def clear(self) -> None:
+        """Forget what was gathered."""
+        self.count = 0
+        for column in self._columns:
+            column.clear()
+
     def finish(self) -> list[pa.Array]:
         """What was gathered; then there is room again."""
         small = self.count * _SMALL < self.most
@@ -65,6 +71,9 @@ class _Column:
     def nbytes(self) -> int:
         content = self._text_bytes if self._content is None else len(self._content)
         return self._most * self._width + content
+
+    def clear(self) -> None:
+        self._values = self._content = None
 
     def _begin(self) -> None:
         self._pieces: list[pa.Array] = []
@@ -119,5 +128,5 @@ class _Column:
         if small:
             self._pieces, self._start, self._used = [], 0, 0
         else:
-            self._values = self._content = None  # the batch has them now
+            self.clear()  # the batch has them now
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)

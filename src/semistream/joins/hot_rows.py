@@ -23,6 +23,7 @@ from semistream.keys import Codes, Mask
 ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
 _NONE = np.zeros(0, np.bool_)
 _SETS_OF = 8
+_ADOPTED_AT_ONCE = 4096
 
 
 class HotRows:
@@ -47,6 +48,7 @@ class HotRows:
         self._free_count = capacity
         self._hand = 0
         self._due = 0.0
+        self.coldest = 0.0  # hits per sweep of the quarter of rows that is used least
 
     @property
     def nbytes(self) -> int:
@@ -153,8 +155,11 @@ class HotRows:
 
         slots, hits, self._hand = kernels.pass_hand(self._hits, self._hand, int(self._due))
         self._due -= int(self._due)
-        order = np.argsort(hits, kind="stable")[: len(frequencies)]
+        order = np.argsort(hits, kind="stable")
         # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
+        if len(hits) > 3:
+            self.coldest += 0.2 * (hits[order[: len(hits) // 4]].mean() / 2 - self.coldest)
+        order = order[: len(frequencies)]
         worth_it = 2 * frequencies[: len(order)] > hits[order]
         return self._remove(slots[order[worth_it]])
 
@@ -172,6 +177,21 @@ class HotRows:
             self.threshold = min(self.threshold + 1, 250)
         elif self.threshold > 1 and admitted > offered * 7 // 8:
             self.threshold -= 1
+
+    def adopt(self, other: HotRows) -> None:
+        """Take over the most used rows of another one with the same columns."""
+        from semistream.kernels import hot_rows as kernels
+
+        entries = np.flatnonzero(other._hits).astype(np.int32)
+        entries = entries[np.argsort(-other._hits[entries].astype(np.int32), kind="stable")]
+        for start in range(0, len(entries), _ADOPTED_AT_ONCE):
+            some = entries[start : start + _ADOPTED_AT_ONCE]
+            slots, counts = kernels.rows_of(some, other._sibling)
+            starts, every = np.cumsum(counts) - counts, np.arange(len(some))
+            every = every[: np.searchsorted(np.cumsum(counts), self._free_count, side="right")]
+            columns, rows = other.rows.take(slots), np.arange(len(slots))
+            hits = other._hits[some].astype(np.int64) - 1
+            self._enter(other._held[some], counts, hits, columns, rows, starts, every)
 
     def drop(self, codes: Codes) -> int:
         """Forget these keys: their rows have changed. Returns the rows dropped."""

@@ -30,9 +30,10 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.contract import Join
-from semistream.joins.front_stage import FrontStage, FrontStageOptions
+from semistream.joins.front_stage import FrontStage
 from semistream.joins.gathered import Gathered
 from semistream.joins.hot_rows import HotRows, KnownAbsent
+from semistream.joins.memory_mover import MemoryMover
 from semistream.joins.page_map import MappedWalk, PageMap
 from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import ProbingRun, Walk
@@ -43,6 +44,7 @@ from semistream.kernels import states
 from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource
 from semistream.master.reader import PlainReader
+from semistream.memory import check_part
 
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
 _READERS_SHARE = 16  # of the budget, one in so many bytes for each reader; else no reading ahead
@@ -50,26 +52,34 @@ _MAP_SHARE = 32  # the page map may take one in so many bytes of the budget
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
 _GONE_SHARE = 128  # of the budget, one in so many bytes for keys that are known to be absent
 _OFFERS = 1024  # rows that are offered to the front stage together
+_KEPT = 16  # visits whose rows are kept back, at most, to fill an output batch
 _VACANCY = 8  # tuples are taken in when one slot in so many is free
 _NO_ORDER = np.zeros(0, np.int64)
 _NO_SLOTS = np.zeros(0, np.int32)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepJoin(FrontStageOptions, Join):
+class SweepJoin(Join):
     """Sweep over the pages that someone waits for, behind a front stage.
+
+    Parameters
+    ----------
+    front_stage
+        The front stage's part of the budget: a fraction, or a size. Without it the run starts
+        with 0.3, and memory moves between front stage and window to where it gains more.
 
     >>> SweepJoin(memory="50MB").name
     'sweepjoin'
     """
 
-    front_stage: float | int | str = 0.3
+    front_stage: float | int | str | None = None
 
     name: ClassVar[str] = "sweepjoin"
 
     def __post_init__(self) -> None:
-        FrontStageOptions.__post_init__(self)
-        Join.__post_init__(self)
+        if self.front_stage is not None:
+            check_part(self.front_stage, "front_stage")
+        super().__post_init__()
 
     @classmethod
     def _run_class(cls) -> type[Run]:
@@ -97,6 +107,10 @@ class SweepRun(ProbingRun):
     _window: SweepWindow
     _window_kind = SweepWindow
     _disk_share = 20
+    _served_before = _hits_before = 0  # when the last decision on memory was made
+    _pressed = False  # the window was full during this sweep
+    _moving = False  # memory is to move between front stage and window as soon as nothing waits
+    _mover: MemoryMover | None = None
     _disk_most = 16
 
     def _attach(self, source: PageSource) -> None:
@@ -135,7 +149,7 @@ class SweepRun(ProbingRun):
         self._hand_over()
         if self._stream is not None and self._offers:
             self._offers.clear()  # rows of the old version must not enter the front stage now
-            self._offered.finish()
+            self._offered.clear()
         super()._move()
 
     def _disk_bytes(self) -> int:
@@ -154,7 +168,7 @@ class SweepRun(ProbingRun):
         return binding.codec.exact and plain and self._source.unique and loads and fits
 
     def _map_pages(self) -> None:
-        if self._can_map():
+        if self._map is None and self._can_map():
             names = self._binding.master_columns
             self._map = PageMap(self._source, self._binding.master_key[0], names)
 
@@ -165,6 +179,13 @@ class SweepRun(ProbingRun):
         if not self._stream:
             return 0
         return super()._scratch_bytes() + self._places.nbytes + self._gathered.nbytes
+
+    def _front_share(self) -> float | int | str:
+        if self.join.front_stage is not None:
+            return self.join.front_stage  # type: ignore[no-any-return]
+        if self._mover is None:
+            self._mover = MemoryMover()
+        return self._mover.share
 
     def _front_bytes(self) -> int:
         if not self._stream:
@@ -203,10 +224,13 @@ class SweepRun(ProbingRun):
     def _admit(self) -> None:
         if not self._window.count:
             self._hand_over()  # nothing waits, so every slot can be given back
+            if self._moving:
+                self._move_memory()
         vacant = self._window.vacant
         self._full = not vacant
         if vacant:
             self._admit_to(vacant, self._add)
+        self._pressed |= self._full
         if self._full and not self._window.count:
             raise self._no_room()
 
@@ -220,12 +244,14 @@ class SweepRun(ProbingRun):
         return self._gone.among(codes, rows)
 
     def _iteration_ends(self) -> None:
+        if self._mover is not None and self._iteration_started is not None:
+            self._mover.term.seconds += self._clock() - self._iteration_started[0]
         super()._iteration_ends()
         waiting = (
             self._incoming[0].batch.num_rows - self._incoming[0].taken if self._incoming else 0
         )
         enough = min(self._window.capacity // _VACANCY, waiting)
-        self._full = self._window.count > 0 and self._window.vacant < enough
+        self._full = self._window.count > 0 and (self._moving or self._window.vacant < enough)
 
     # -- the sweep -------------------------------------------------------------------------
 
@@ -260,6 +286,8 @@ class SweepRun(ProbingRun):
         stretch = self._window.next_needed(self._position % len(self._stretches))
         if stretch < 0:
             return False
+        if stretch < self._position:
+            self._went_round()
         self._position = stretch + 1
         slots, chunks = self._window.collect(stretch)
         if not self._source.num_pages:
@@ -274,6 +302,37 @@ class SweepRun(ProbingRun):
             self._visits.append(visit)
         self._visits[-1].chunks = chunks
         return True
+
+    def _went_round(self) -> None:
+        """A sweep is done: perhaps memory would be of more use elsewhere."""
+        mover, front, pressed = self._mover, self._front, self._pressed
+        self._pressed = False
+        if mover is None or self._moving or not pressed or not isinstance(front, HotRows):
+            return
+        term, stats = mover.term, self.stats
+        term.sweeps += 1
+        served = stats.matched + stats.unmatched
+        term.tuples, term.hits = (
+            served - self._served_before,
+            stats.front_stage_hits - self._hits_before,
+        )
+        row_bytes = front.nbytes / max(1, front.capacity)
+        self._moving = mover.decide(front.coldest, row_bytes, self._window.nbytes)
+        if mover.term is not term:
+            self._served_before, self._hits_before = served, stats.front_stage_hits
+
+    def _move_memory(self) -> None:
+        """Divide the budget anew; the front stage's most used rows stay."""
+        self._moving = False
+        self._offers.clear()
+        self._offered.clear()
+        before, self._front = self._front, None
+        self._divide()
+        self._take_over(before)
+
+    def _take_over(self, before: FrontStage | HotRows | None) -> None:
+        if isinstance(before, HotRows) and isinstance(self._front, HotRows):
+            self._front.adopt(before)
 
     def _in_order(self, slots: Slots) -> tuple[Slots, Any, Any]:
         """Tuples in the order of the sweep, with the first and last page that each needs."""
@@ -327,6 +386,13 @@ class SweepRun(ProbingRun):
         self._cursor = np.array([0, -1, 0], np.int64)
         if walk.codes is not None and not self._stretches.exact:
             self._order = np.argsort(walk.codes, kind="stable")
+
+    @property
+    def longest_wait(self) -> int:
+        """Iterations that a tuple can wait at most: the visits of one sweep, those that were found
+        ahead of it, and those whose rows are kept back to fill a batch."""
+        pages = np.diff(self._stretches.first_page)
+        return int((-(-pages // (2 + _GAP))).sum()) + len(self._readers) + _KEPT
 
     # -- joining a visit's pages -------------------------------------------------------------
 
@@ -456,7 +522,7 @@ class SweepRun(ProbingRun):
         if isinstance(self._front, HotRows) and len(self._visit.chunks):
             self._front.age(1 / len(self._stretches))
         self._visit = self._walk = self._absent = None
-        if _VACANCY * self._served_count >= self._window.capacity:
+        if _VACANCY * self._served_count >= self._window.capacity or len(self._served) >= _KEPT:
             self._hand_over()
         self._iteration_ends()
 

@@ -170,3 +170,25 @@ def remembered(codes, rows, table, used):
                 known[i] = True
                 break
     return known
+
+
+@njit(cache=True, nogil=True)
+def rows_of(entries, sibling):
+    """The slots of all rows of these entries, and how many each has."""
+    counts = np.zeros(len(entries), np.int64)
+    total = 0
+    for i in range(len(entries)):
+        slot = entries[i]
+        while slot >= 0:
+            counts[i] += 1
+            slot = sibling[slot]
+        total += counts[i]
+    slots = np.empty(total, np.int32)
+    row = 0
+    for i in range(len(entries)):
+        slot = entries[i]
+        while slot >= 0:
+            slots[row] = slot
+            row += 1
+            slot = sibling[slot]
+    return slots, counts

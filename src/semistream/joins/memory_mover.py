@@ -1,0 +1,68 @@
+"""Which part of SweepJoin's budget its front stage should have, from what a run has seen.
+
+A byte more for the front stage saves the waits of its coldest rows' hits. A byte more for the
+window spreads every page visit over more tuples. Both gains are in seconds per tuple and per
+byte, and are measured: the coldest rows' hits by the hand that passes them, the cost of waiting
+by the clock. Memory moves to where it gains more, in large steps and at growing intervals,
+because the window must be empty for a move.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+START, LEAST, MOST = 0.3, 0.02, 0.5
+_SERVING = 0.25e-6  # seconds per tuple of a visit that no larger window would save
+_CLEAR = 1.4  # gains that differ by less are as good as equal
+_SWEEPS = 3.0  # between the first two decisions
+
+
+@dataclass
+class Term:
+    """What happened since the last decision."""
+
+    tuples: int = 0  # that were served, hits included
+    hits: int = 0
+    seconds: float = 0.0  # in visits
+    sweeps: int = 0
+
+
+class MemoryMover:
+    """Decides on the front stage's share."""
+
+    def __init__(self) -> None:
+        self.share = START
+        self.term = Term()
+        self._interval = _SWEEPS
+        self._direction = 0
+
+    def decide(self, coldest: float, row_bytes: float, window_bytes: int) -> bool:
+        """At the end of a sweep: whether the share has changed.
+
+        ``coldest`` is the number of hits that each of the least used rows has per sweep.
+        """
+        term = self.term
+        missed = term.tuples - term.hits
+        if term.sweeps < self._interval or not missed:
+            return False
+        self.term = Term()
+        waiting = term.seconds / missed
+        front = coldest / (term.tuples / term.sweeps) / row_bytes * waiting
+        window = missed / term.tuples * max(0.0, waiting - _SERVING) / window_bytes
+        if front * _CLEAR < window:
+            direction, ratio = -1, window / max(front, 1e-30)
+        elif window * _CLEAR < front:
+            direction, ratio = 1, front / max(window, 1e-30)
+        else:
+            self._interval *= 2
+            return False
+        step = 2.0 if ratio > 3 else 1.4
+        share = self.share * step if direction > 0 else self.share / step
+        share = min(max(share, LEAST), MOST)
+        if direction == -self._direction:
+            self._interval *= 4  # it went too far: near enough
+        self._interval *= 1.3
+        self._direction = direction
+        changed = abs(share - self.share) > 0.005
+        self.share = share
+        return changed
