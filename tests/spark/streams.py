@@ -42,6 +42,12 @@ def sales(rows: int = 600, start: int = 0, keys: int = 900) -> pa.Table:
     )
 
 
+def wide(table: pa.Table, nbytes: int = 400) -> pa.Table:
+    """The same with longer notes: too much for what lies in pipes and sockets on the way."""
+    notes = [f"{note} ".ljust(nbytes, ".") for note in table["note"].to_pylist()]
+    return table.set_column(2, "note", pa.array(notes))
+
+
 def master(path: Path, table: pa.Table | None = None, **options: Any) -> Any:
     table = products() if table is None else table
     options = {"page_bytes": 2048, "unique": False, **options}

@@ -21,6 +21,7 @@ from spark.streams import (
     sales,
     stream_of,
     wait_until,
+    wide,
 )
 
 MEMORY = 8_000_000
@@ -66,12 +67,12 @@ def test_a_master_table_built_by_two_executors(cluster: Any, tmp_path: Path) -> 
 def test_an_executor_killed_in_mid_batch(cluster: Any, tmp_path: Path) -> None:
     saboteurs.by_value()
     table = master(tmp_path / "products")
-    parts = [sales(100), sales(70_000, 100), sales(100, 70_100)]
+    parts = [sales(100), wide(sales(70_000, 100)), sales(100, 70_100)]
     for part in parts:
         feed(tmp_path / "in", part)
     enriched = ss.enrich(stream_of(cluster, tmp_path / "in"), table, on="product_id", memory=MEMORY)
     stage = saboteurs.once(tmp_path / "killed", saboteurs.kill_executor, batch=1)
     sink = Sink(tmp_path / "out")
     sink.run(enriched.mapInArrow(stage, enriched.schema))
-    assert (tmp_path / "killed").exists()
+    assert (tmp_path / "killed.retried").exists()
     naive.same_rows(sink.read(cluster), naive.join(joined(parts), products(), "product_id"))
