@@ -56,7 +56,7 @@ class BoundLookup:
         source = self.source
         if source is None:
             assert self.path is not None
-            source = MasterTable.open(self.path, version)
+            source = MasterTable.open(self.path, version, mapped=True)
         return replace(self.join, memory=memory).open(
             source, self.on, select=self.select, follow=False
         )
