@@ -13,11 +13,12 @@ from semistream.spark import Metrics
 from spark import saboteurs
 from spark.streams import (
     Sink,
+    check_every_join,
+    check_every_join_on_a_stream,
     feed,
     joined,
     master,
     products,
-    rows_of,
     sales,
     stream_of,
     wait_until,
@@ -27,16 +28,16 @@ from spark.streams import (
 MEMORY = 8_000_000
 
 
-@pytest.mark.parametrize("algorithm", ["chybridjoin", "meshjoin", "cinlj"])
-def test_two_executors_give_the_rows_of_the_naive_join(
-    cluster: Any, tmp_path: Path, algorithm: str
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_every_join_on_two_executors(cluster: Any, tmp_path: Path, partitions: int) -> None:
+    check_every_join(cluster, tmp_path, partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_every_join_on_a_stream_on_two_executors(
+    cluster: Any, tmp_path: Path, partitions: int
 ) -> None:
-    table = master(tmp_path / "products")
-    stream = sales()
-    for partitions in (1, 2, 4):
-        df = cluster.createDataFrame(stream).repartition(partitions)
-        enriched = ss.enrich(df, table, on="product_id", how="left", memory=MEMORY, using=algorithm)
-        naive.same_rows(rows_of(enriched), naive.join(stream, products(), "product_id", "left"))
+    check_every_join_on_a_stream(cluster, tmp_path, partitions)
 
 
 def test_a_stream_on_two_executors(cluster: Any, tmp_path: Path) -> None:
