@@ -136,6 +136,25 @@ def test_greater_changes(algorithm: str, change: str, master: Any) -> None:
     naive.same_rows(naive.rows_of(out), expected)
 
 
+@every_algorithm
+def test_rows_that_become_much_shorter(algorithm: str, tmp_path: Path) -> None:
+    """More output rows fit into the memory then than the run has made room for."""
+    keys = list(range(3000))
+    long = pa.table({"k": keys, "v": keys, "text": [f"{k:<900}" for k in keys]})
+    short = pa.table({"k": keys, "v": keys, "text": ["x"] * 3000})
+    path = tmp_path / "table"
+    master = build(path, long, ["k"], unique=True, page_bytes=65536)
+    part = pa.table({"n": range(6000), "k": [n * 7 % 3100 for n in range(6000)]})
+    with ss.join(algorithm, memory="4MB").open(master, on="k", select=["v"]) as run:
+        out = list(watched(run, run.push(cut(part, 6000)[0])))
+        build(path, short, ["k"], unique=True, page_bytes=65536, overwrite=True)
+        out += watched(run, run.push(cut(part, 6000)[0]))
+        out += watched(run, run.flush())
+    expected = naive.join(part, long, "k", select=["v"])
+    expected += naive.join(part, short, "k", select=["v"])
+    naive.same_rows(naive.rows_of(out), expected)
+
+
 @pytest.mark.parametrize("algorithm", [name for name in ss.ALGORITHMS if name.startswith("c")])
 def test_a_change_drops_only_the_changed_keys(algorithm: str, master: Any) -> None:
     hot = pa.table({"n": range(400), "k": HOT * 80})

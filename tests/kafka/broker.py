@@ -73,7 +73,7 @@ def _fetched(pom: str, folder: Path, proof: str) -> Path:
     if any(folder.glob(proof)):
         return folder
     if not maven_answers():
-        pytest.skip("Maven Central cannot be reached: Kafka cannot be fetched")
+        pytest.skip(f"{CENTRAL} does not answer: Kafka cannot be fetched")
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
             # In CI a test that could run and does not is a failure, not a skip.

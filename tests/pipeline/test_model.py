@@ -130,6 +130,130 @@ def test_a_field_that_is_wrong(old: str, new: str, line: int, says: str, write: 
     assert re.search(rf"pipeline\.yaml:{line}:", message), message
 
 
+EVERY_FIELD = """\
+name: sales
+source:
+  format: kafka
+  path: x
+  schema: {a: long}
+  servers: host:9092
+  topic: t
+  value:
+    format: json
+    keep: [key]
+  options: {a: 1}
+  select: [a]
+  where: a > 0
+lookups:
+  - master: x
+    sql:
+      url: sqlite:///x
+      table: t
+      key: k
+      columns: [k]
+      unique: true
+      page_bytes: 1MB
+    on: k
+    how: inner
+    select: [k]
+steps:
+  - compute: {a: b}
+    where: a > 0
+    select: [a]
+    drop: [a]
+    surrogate_key:
+      mapping: x
+      source: a
+      key: b
+      to: c
+      keep: true
+    deduplicate:
+      key: a
+      time: t
+      within: 5 minutes
+    new_only:
+      master: x
+      on: a
+sink:
+  output: parquet
+  path: x
+  url: postgresql://x
+  table: t
+  schema: s
+  patience: 1
+  compression: none
+  durable: true
+  format: console
+  options: {a: 1}
+dead_letter:
+  output: parquet
+  path: x
+checkpoint: x
+trigger: now
+memory: 64MB
+using: auto
+spark: {a: 1}
+packages: [a]
+"""
+LINES = EVERY_FIELD.splitlines()
+
+
+def fields() -> dict[str, int]:
+    """The fields of the text above by their path, and their lines."""
+    found: dict[str, int] = {}
+    path: list[str] = []
+    for number, line in enumerate(LINES, 1):
+        text = line.replace("- ", "  ")
+        depth = (len(text) - len(text.lstrip())) // 2
+        around = [*path, "0"][:depth]  # what is new in between is an item of a list
+        path = [*around, text.split(":")[0].strip()]
+        found[".".join(path)] = number
+    return found
+
+
+def model_fields(model: Any, prefix: str = "") -> set[str]:
+    """The same from the models themselves, so that no field is forgotten above."""
+    from typing import get_args
+
+    from pydantic import BaseModel
+
+    names = set()
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        names.add(path)
+        todo = [field.annotation]
+        while todo:
+            kind = todo.pop()
+            todo += get_args(kind)
+            if isinstance(kind, type) and issubclass(kind, BaseModel):
+                several = "list" in str(field.annotation)
+                names |= model_fields(kind, f"{path}.0." if several else f"{path}.")
+    return names
+
+
+def test_every_field_is_in_the_text_above() -> None:
+    from semistream.pipeline.model import Pipeline
+
+    assert set(fields()) == model_fields(Pipeline)
+
+
+@pytest.mark.parametrize("field", list(fields()))
+def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
+    """Whatever the field wants, it is not a list of these."""
+    number = fields()[field]
+    lines = EVERY_FIELD.splitlines()
+    indent = len(lines[number - 1]) - len(lines[number - 1].lstrip(" -"))
+    lines[number - 1] = lines[number - 1].split(":")[0] + ": [{nonsense: 17}]"
+    while len(lines) > number and len(lines[number]) - len(lines[number].lstrip(" -")) > indent:
+        del lines[number]
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("\n".join(lines))
+    message = refusal(file)
+    told = [line for line in message.splitlines() if f":{number}: {field}" in line]
+    assert told, message
+    assert any("nonsense" in line for line in told), told
+
+
 def test_all_mistakes_are_told_at_once(write: Any) -> None:
     text = GOOD.replace("64MB", "much").replace("how: left", "how: x").replace("5 sec", "5 apples")
     assert len(refusal(write(text)).splitlines()) == 3

@@ -1,6 +1,6 @@
 """A streaming job in a process of its own, so that it can be killed: see ``test_faults``.
 
-Arguments: folder, output, url (or -), way (sink or foreach).
+Arguments: folder, output, url (or -), way (sink or foreach), Spark's master.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 
-def main(folder: Path, output: str, url: str, way: str) -> None:
+def main(folder: Path, output: str, url: str, way: str, master: str) -> None:
     import psutil
     from pyspark.sql import SparkSession
 
@@ -19,9 +19,11 @@ def main(folder: Path, output: str, url: str, way: str) -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "512m")
         .config("spark.local.dir", str(folder / "local"))
         .getOrCreate()

@@ -16,7 +16,7 @@ import pytest
 
 import naive
 import semistream as ss
-from servers import postgres_server, query
+from servers import execute, postgres_server, query
 
 pytest.importorskip("pyspark")
 pytest.importorskip("psutil")
@@ -24,6 +24,7 @@ pytest.importorskip("psutil")
 HERE = Path(__file__).parent
 FILES, ROWS = 5, 400
 MASTER = pa.table({"k": range(1000), "v": [f"value {i}" for i in range(1000)]})
+CHANGED = MASTER.slice(0, 500).set_column(1, "v", [[f"new {i}" for i in range(500)]])
 
 
 class Job:
@@ -43,17 +44,15 @@ class Job:
         self.master = ss.MasterTable.build(MASTER, folder / "master", key="k")
         self.seen = [MASTER] * FILES  # the master table as each batch must see it
 
-    def run(self, accident: str | None = None) -> tuple[int, str]:
+    def run(self, *accidents: str, master: str = "local[2]") -> tuple[int, str]:
         paths = [str(HERE / "inject"), os.environ.get("PYTHONPATH", "")]
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(p for p in paths if p),
-            "SEMISTREAM_PIDS": str(self.folder / "pids"),
-            "SEMISTREAM_ACCIDENT": f"{accident}:{self.folder}/{accident.replace(':', '-')}"
-            if accident
-            else "",
+            "SEMISTREAM_MARKERS": str(self.folder),
+            "SEMISTREAM_ACCIDENTS": ",".join(accidents),
         }
-        arguments = [str(self.folder), self.output, self.url, self.way]
+        arguments = [str(self.folder), self.output, self.url, self.way, master]
         # Into a file: orphaned workers would hold a pipe open for a minute after their driver.
         with open(self.folder / "stderr", "w+") as errors:
             code = subprocess.run(
@@ -69,9 +68,11 @@ class Job:
 
     def upsert_from(self, batch: int) -> None:
         """Change many rows; batches before this one have begun, and must not see it."""
-        changed = MASTER.slice(0, 500).set_column(1, "v", [[f"new {i}" for i in range(500)]])
-        self.master = self.master.upsert(changed)
-        self.seen[batch:] = [pa.concat_tables([changed, MASTER.slice(500)])] * (FILES - batch)
+        self.master = self.master.upsert(CHANGED)
+        self.changes_from(batch)
+
+    def changes_from(self, batch: int) -> None:
+        self.seen[batch:] = [pa.concat_tables([CHANGED, MASTER.slice(500)])] * (FILES - batch)
 
     def expected(self) -> naive.Rows:
         rows: naive.Rows = []
@@ -97,9 +98,11 @@ def died(job: Job, accident: str) -> str:
     return errors
 
 
-def ends_well(job: Job) -> None:
-    code, errors = job.run()
+def ends_well(job: Job, *accidents: str, master: str = "local[2]") -> None:
+    code, errors = job.run(*accidents, master=master)
     assert code == 0, errors[-5000:]
+    for accident in accidents:
+        assert (job.folder / accident.replace(":", "-")).exists(), f"{accident} did not happen"
     naive.same_rows(job.read(), job.expected())
 
 
@@ -117,20 +120,19 @@ def test_a_driver_killed_in_mid_batch(tmp_path: Path) -> None:
     ends_well(job)
 
 
+@pytest.fixture(params=["parquet", "delta", "postgresql", "foreach"])
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
+    """A job into each warehouse; PostgreSQL by the sink and from ``foreachBatch``."""
+    if request.param not in ("postgresql", "foreach"):
+        return Job(tmp_path, request.param)
+    url = request.getfixturevalue("postgres").get_uri()
+    execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return Job(tmp_path, "postgresql", url, "foreach" if request.param == "foreach" else "sink")
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("place", ["parquet", "delta", "postgresql", "foreach"])
-def test_one_accident_after_the_other(
-    place: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    if place in ("postgresql", "foreach"):
-        url = request.getfixturevalue("postgres").get_uri()
-        from servers import execute
-
-        execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-        job = Job(tmp_path, "postgresql", url, "foreach" if place == "foreach" else "sink")
-    else:
-        job = Job(tmp_path, place)
+def test_drivers_that_die_one_after_the_other(job: Job) -> None:
     died(job, "before:1")
     assert len(job.read()) == ROWS
     job.upsert_from(2)  # between an attempt of batch 1 and its replay
@@ -141,6 +143,16 @@ def test_one_accident_after_the_other(
     assert len(job.read()) == 3 * ROWS
     ends_well(job)
     ends_well(job)  # nothing new: nothing more
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_workers_and_executors_that_die(job: Job) -> None:
+    """One query on two executors: it lives through all of it, and nobody starts it again."""
+    pq.write_table(CHANGED, job.folder / "changed.parquet")
+    job.changes_from(4)
+    accidents = ("worker:1", "executor:2", "upsert:3", "half:4")
+    ends_well(job, *accidents, master="local-cluster[2,1,1024]")
 
 
 @pytest.mark.slow

@@ -19,7 +19,10 @@ Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def once(flag: Path, deed: Callable[[], None], batch: int | None = None) -> Stage:
-    """Pass rows on; do the deed at the first rows (of this micro-batch), one time in all."""
+    """Pass rows on; do the deed at the first rows (of this micro-batch), one time in all.
+
+    ``<flag>.retried`` appears when the batch is attempted again: the deed did harm.
+    """
     name = str(flag)
 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -33,7 +36,8 @@ def once(flag: Path, deed: Callable[[], None], batch: int | None = None) -> Stag
                 try:
                     os.close(os.open(name, os.O_CREAT | os.O_EXCL))
                 except FileExistsError:
-                    pass
+                    if context.attemptNumber():
+                        os.close(os.open(f"{name}.retried", os.O_CREAT))
                 else:
                     deed()
             yield rows
@@ -48,7 +52,7 @@ def kill_joining_workers() -> None:
     assert pids, "nobody is joining here"
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    time.sleep(60)  # the task fails before this is over
+    time.sleep(1)  # then this task goes on, and finds that there is nobody to read from
 
 
 def kill_executor() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,12 @@ def sales(rows: int = 600, start: int = 0, keys: int = 900) -> pa.Table:
             "note": pa.array([f"sale {i}" for i in ids]),
         }
     )
+
+
+def wide(table: pa.Table, nbytes: int = 400) -> pa.Table:
+    """The same with longer notes: too much for what lies in pipes and sockets on the way."""
+    notes = [f"{note} ".ljust(nbytes, ".") for note in table["note"].to_pylist()]
+    return table.set_column(2, "note", pa.array(notes))
 
 
 def master(path: Path, table: pa.Table | None = None, **options: Any) -> Any:
@@ -95,6 +102,49 @@ class Sink:
 
     def read(self, spark: Any) -> naive.Rows:
         return rows_of(spark.read.parquet(str(self.rows)))
+
+
+def check_every_join(session: Any, folder: Path, partitions: int) -> None:
+    """All joins in one batch query, each with a ``how`` in turn."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    table, stream = master(folder / "products"), sales()
+    df = session.createDataFrame(stream).repartition(partitions)
+    for number, how in enumerate(naive.HOWS):
+        names = list(ss.ALGORITHMS)[(number + partitions) % len(naive.HOWS) :: len(naive.HOWS)]
+        found = rows_of(_side_by_side(df, table, how, names, F))
+        expected = naive.join(stream, products(), "product_id", how)
+        for name in names:
+            naive.same_rows([row[:-1] for row in found if row[-1] == name], expected)
+
+
+def check_every_join_on_a_stream(session: Any, folder: Path, partitions: int) -> None:
+    """All joins in one query, side by side: starting a query costs more than running it."""
+    from pyspark.sql import functions as F  # noqa: N812
+
+    how = {1: "left", 2: "inner", 4: "left"}[partitions]
+    table = master(folder / "products")
+    parts = [sales(200), sales(70, 200)]
+    for part in parts:
+        feed(folder / "in", part)
+    stream = stream_of(session, folder / "in").repartition(partitions)
+    sink = Sink(folder / "out")
+    sink.run(_side_by_side(stream, table, how, list(ss.ALGORITHMS), F))
+    expected = naive.join(joined(parts), products(), "product_id", how)
+    found = sink.read(session)
+    for name in ss.ALGORITHMS:
+        naive.same_rows([row[:-1] for row in found if row[-1] == name], expected)
+
+
+def _side_by_side(df: Any, table: Any, how: str, names: list[str], functions: Any) -> Any:
+    """One DataFrame with the rows of all these joins, and whose they are."""
+    enriched = [
+        ss.enrich(df, table, on="product_id", how=how, memory="8MB", using=name).withColumn(
+            "join", functions.lit(name)
+        )
+        for name in names
+    ]
+    return reduce(lambda a, b: a.union(b), enriched)
 
 
 def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:

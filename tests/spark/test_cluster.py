@@ -13,29 +13,31 @@ from semistream.spark import Metrics
 from spark import saboteurs
 from spark.streams import (
     Sink,
+    check_every_join,
+    check_every_join_on_a_stream,
     feed,
     joined,
     master,
     products,
-    rows_of,
     sales,
     stream_of,
     wait_until,
+    wide,
 )
 
 MEMORY = 8_000_000
 
 
-@pytest.mark.parametrize("algorithm", ["chybridjoin", "meshjoin", "cinlj"])
-def test_two_executors_give_the_rows_of_the_naive_join(
-    cluster: Any, tmp_path: Path, algorithm: str
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_every_join_on_two_executors(cluster: Any, tmp_path: Path, partitions: int) -> None:
+    check_every_join(cluster, tmp_path, partitions)
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_every_join_on_a_stream_on_two_executors(
+    cluster: Any, tmp_path: Path, partitions: int
 ) -> None:
-    table = master(tmp_path / "products")
-    stream = sales()
-    for partitions in (1, 2, 4):
-        df = cluster.createDataFrame(stream).repartition(partitions)
-        enriched = ss.enrich(df, table, on="product_id", how="left", memory=MEMORY, using=algorithm)
-        naive.same_rows(rows_of(enriched), naive.join(stream, products(), "product_id", "left"))
+    check_every_join_on_a_stream(cluster, tmp_path, partitions)
 
 
 def test_a_stream_on_two_executors(cluster: Any, tmp_path: Path) -> None:
@@ -66,12 +68,12 @@ def test_a_master_table_built_by_two_executors(cluster: Any, tmp_path: Path) -> 
 def test_an_executor_killed_in_mid_batch(cluster: Any, tmp_path: Path) -> None:
     saboteurs.by_value()
     table = master(tmp_path / "products")
-    parts = [sales(100), sales(70_000, 100), sales(100, 70_100)]
+    parts = [sales(100), wide(sales(70_000, 100)), sales(100, 70_100)]
     for part in parts:
         feed(tmp_path / "in", part)
     enriched = ss.enrich(stream_of(cluster, tmp_path / "in"), table, on="product_id", memory=MEMORY)
     stage = saboteurs.once(tmp_path / "killed", saboteurs.kill_executor, batch=1)
     sink = Sink(tmp_path / "out")
     sink.run(enriched.mapInArrow(stage, enriched.schema))
-    assert (tmp_path / "killed").exists()
+    assert (tmp_path / "killed.retried").exists()
     naive.same_rows(sink.read(cluster), naive.join(joined(parts), products(), "product_id"))

@@ -10,7 +10,7 @@ import pytest
 import naive
 import semistream as ss
 from spark import saboteurs
-from spark.streams import Sink, feed, joined, master, products, sales, stream_of
+from spark.streams import Sink, feed, joined, master, products, sales, stream_of, wide
 
 MEMORY = "8MB"
 ROWS = 70_000  # a task hands out rows long before it has read all of its own
@@ -28,13 +28,13 @@ def sabotaged(stream: Any, table: Any, stage: Any, **options: Any) -> Any:
 
 def test_a_worker_killed_in_mid_batch(spark: Any, tmp_path: Path) -> None:
     table = master(tmp_path / "products")
-    parts = [sales(100), sales(ROWS, 100), sales(100, ROWS + 100)]
+    parts = [sales(100), wide(sales(ROWS, 100)), sales(100, ROWS + 100)]
     for part in parts:
         feed(tmp_path / "in", part)
     stage = saboteurs.once(tmp_path / "killed", saboteurs.kill_joining_workers, batch=1)
     sink = Sink(tmp_path / "out")
     sink.run(sabotaged(stream_of(spark, tmp_path / "in"), table, stage))
-    assert (tmp_path / "killed").exists()
+    assert (tmp_path / "killed.retried").exists()
     naive.same_rows(sink.read(spark), naive.join(joined(parts), products(), "product_id"))
 
 
@@ -47,7 +47,7 @@ def test_a_retry_sees_the_version_that_the_attempt_saw(spark: Any, tmp_path: Pat
     stage = saboteurs.once(tmp_path / "failed", deed, batch=1)
     sink = Sink(tmp_path / "out")
     sink.run(sabotaged(stream_of(spark, tmp_path / "in").repartition(2), table, stage))
-    assert (tmp_path / "failed").exists()
+    assert (tmp_path / "failed.retried").exists()
     prices = [1.0, 1.0, 2.0]
     expected = [
         row

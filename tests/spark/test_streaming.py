@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -10,34 +9,24 @@ import pytest
 
 import naive
 import semistream as ss
-from spark.streams import Sink, feed, joined, master, products, rows_of, sales, stream_of
+from spark.streams import (
+    Sink,
+    check_every_join_on_a_stream,
+    feed,
+    joined,
+    master,
+    products,
+    rows_of,
+    sales,
+    stream_of,
+)
 
 MEMORY = "8MB"
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 4])
 def test_every_join_on_a_stream(spark: Any, tmp_path: Path, partitions: int) -> None:
-    """All joins in one query, side by side: starting a query costs more than running it."""
-    from pyspark.sql import functions as F  # noqa: N812
-
-    how = {1: "left", 2: "inner", 4: "left"}[partitions]
-    table = master(tmp_path / "products")
-    parts = [sales(200), sales(70, 200)]
-    for part in parts:
-        feed(tmp_path / "in", part)
-    stream = stream_of(spark, tmp_path / "in").repartition(partitions)
-    enriched = [
-        ss.enrich(stream, table, on="product_id", how=how, memory=MEMORY, using=name).withColumn(
-            "join", F.lit(name)
-        )
-        for name in ss.ALGORITHMS
-    ]
-    sink = Sink(tmp_path / "out")
-    sink.run(reduce(lambda a, b: a.union(b), enriched))
-    expected = naive.join(joined(parts), products(), "product_id", how)
-    found = sink.read(spark)
-    for name in ss.ALGORITHMS:
-        naive.same_rows([row[:-1] for row in found if row[-1] == name], expected)
+    check_every_join_on_a_stream(spark, tmp_path, partitions)
 
 
 def test_runs_stay_warm_and_the_next_batch_sees_a_new_version(spark: Any, tmp_path: Path) -> None:

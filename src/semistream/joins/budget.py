@@ -39,6 +39,7 @@ class MemoryPlan(ABC):
     _stream: StreamLayout | None
     _stream_row_most: int
     _output_bytes: int
+    _rows_allocated: int = SLICE_ROWS
     _spare: int
 
     @abstractmethod
@@ -71,6 +72,8 @@ class MemoryPlan(ABC):
             raise self._refuse(need)
         least = 2 * self._row_most()
         self._output_bytes = max(least, min(_output_share(self._budget), least + self._spare // 4))
+        self._rows_allocated = SLICE_ROWS
+        self._rows_allocated = self._most_rows
         fixed = self._index_bytes + self._disk_bytes() + self._output_bytes
         self._allocate(self._budget - fixed)
 
@@ -106,8 +109,13 @@ class MemoryPlan(ABC):
 
     @property
     def _most_rows(self) -> int:
-        """Output rows that are built at once."""
-        return int(max(1, min(SLICE_ROWS, self._output_bytes // (2 * self._row_most()))))
+        """Output rows that are built at once.
+
+        Never more than when the memory was divided: a later version of the master may have
+        shorter rows, but buffers have the length that they were given then.
+        """
+        fit = self._output_bytes // (2 * self._row_most())
+        return int(max(1, min(self._rows_allocated, fit)))
 
     def _scratch_bytes(self) -> int:
         return 0

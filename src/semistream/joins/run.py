@@ -239,7 +239,7 @@ class Run(MemoryPlan):
         """Go to the next incoming batch's version. Nothing waits, so nothing mixes versions."""
         old = self._source
         assert isinstance(old, MasterTable)
-        new = MasterTable.open(old.path, version=self._incoming[0].version)
+        new = MasterTable.open(old.path, self._incoming[0].version, mapped=old.mapped)
         dropped = self._forget_changed(new, old.version)
         self._detach()
         self._attach(new)

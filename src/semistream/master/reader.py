@@ -73,7 +73,7 @@ def fetch(
 ) -> tuple[list[pa.RecordBatch], int]:
     """Read neighbouring pages with one request to ``buffer[at:]``; also how many bytes."""
     starts, nbytes = load(segment, first, count, buffer, at, direct)
-    return parse(segment, first, buffer, starts), nbytes
+    return parse(segment, first, buffer.arrow, starts), nbytes
 
 
 def load(
@@ -98,18 +98,21 @@ def load(
     if got < end - begin:
         fail_short(segment, first, begin + got)
     starts = segment.offsets[first : first + count] + (at - begin)
-    for i in np.flatnonzero(~segment.checked[first : first + count]):
-        check(segment, first + int(i), _page(segment, first + int(i), buffer, starts[i]))
+    check_new(segment, first, count, buffer.arrow, starts)
     return starts, want
 
 
-def parse(
-    segment: OpenSegment, first: int, buffer: PageBuffer, starts: Any
-) -> list[pa.RecordBatch]:
+def check_new(segment: OpenSegment, first: int, count: int, memory: Any, starts: Any) -> None:
+    """Check the pages that nobody has read before."""
+    for i in np.flatnonzero(~segment.checked[first : first + count]).tolist():
+        check(segment, first + i, _page(segment, first + i, memory, starts[i]))
+
+
+def parse(segment: OpenSegment, first: int, memory: Any, starts: Any) -> list[pa.RecordBatch]:
     """The pages from ``first`` on that were loaded, as record batches."""
     batches = []
     for page, start in enumerate(starts.tolist(), first):
-        data = _page(segment, page, buffer, start)
+        data = _page(segment, page, memory, start)
         try:
             batches.append(pa.ipc.read_record_batch(data, segment.schema))
         except (pa.ArrowException, OSError):
@@ -118,8 +121,8 @@ def parse(
     return batches
 
 
-def _page(segment: OpenSegment, page: int, buffer: PageBuffer, start: int) -> Any:
-    return buffer.arrow.slice(int(start), int(segment.pages.lengths[page]))
+def _page(segment: OpenSegment, page: int, memory: Any, start: int) -> Any:
+    return memory.slice(int(start), int(segment.pages.lengths[page]))
 
 
 def fail_short(segment: OpenSegment, first: int, end: int) -> None:
@@ -154,6 +157,7 @@ class PlainReader:
         self._direct = direct
         slack = 2 * ALIGNMENT if direct else 0
         self._buffer: PageBuffer | None = PageBuffer(segment.window_bytes(pages_at_once) + slack)
+        self._arrow: Any = None  # what the last load filled
         self.bytes_read = 0
 
     @property
@@ -172,18 +176,42 @@ class PlainReader:
     def load(self, first: int, count: int) -> Any:
         """Read pages as :meth:`read` does, but only tell at which address each begins."""
         assert self._buffer is not None
+        self._arrow = self._buffer.arrow
         self._starts, nbytes = load(self._segment, first, count, self._buffer, 0, self._direct)
         self._first = first
         self.bytes_read += nbytes
-        return self._starts + self._buffer.arrow.address
+        return self._starts + self._arrow.address
 
     def parse(self) -> list[pa.RecordBatch]:
         """The pages that were loaded last."""
-        assert self._buffer is not None
-        return parse(self._segment, self._first, self._buffer, self._starts)
+        return parse(self._segment, self._first, self._arrow, self._starts)
 
     def close(self) -> None:
-        self._buffer = None
+        self._buffer = self._arrow = None
+
+
+class MappedReader(PlainReader):
+    """Pages seen through a map of just their part of the file, instead of copied out of it.
+
+    Copying is most of what a warm page costs when few of its rows are wanted. As much memory is
+    resident as with a copy. The price: a file that is cut short, or a disk that fails, while its
+    pages are in use ends the process (SIGBUS), where a read would have failed.
+    """
+
+    def load(self, first: int, count: int) -> Any:
+        self._arrow = None  # the last map goes before the next one comes
+        segment = self._segment
+        begin, end = int(segment.offsets[first]), int(segment.ends[first + count - 1])
+        mapped = segment.file.map(begin, end - begin)
+        if mapped is None:
+            return super().load(first, count)
+        memory, at = mapped
+        self._arrow = pa.py_buffer(memory)
+        self._starts = segment.offsets[first : first + count] + (at - begin)
+        check_new(segment, first, count, self._arrow, self._starts)
+        self._first = first
+        self.bytes_read += end - begin
+        return self._starts + self._arrow.address
 
 
 def refuse_read(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:

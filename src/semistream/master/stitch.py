@@ -8,6 +8,7 @@ between the pages of neighbours (a footer, padding, a header) is read over and i
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 
 import numpy as np
@@ -104,6 +105,12 @@ class StitchedFile:
                 return done + got
             done += len(part)
         return done
+
+    def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
+        """As :meth:`LocalFile.map`, of a range that does not go over the end of a file."""
+        i = int(np.searchsorted(self._starts, begin, side="right")) - 1
+        at = begin - int(self._starts[i])
+        return self._files[i].map(at, length) if at + length <= self._sizes[i] else None
 
     def reopen(self) -> None:
         for file in self._files:

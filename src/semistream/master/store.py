@@ -8,6 +8,7 @@ can take this place as long as it has a conditional put for :meth:`Store.publish
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import re
 import weakref
@@ -18,6 +19,7 @@ from typing import BinaryIO, Protocol
 from semistream.errors import MasterTableError
 
 ALIGNMENT = 4096
+_MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
@@ -28,6 +30,9 @@ class RangeFile(Protocol):
 
     def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
         """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
+
+    def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
+        """The same bytes without a copy, where that is possible."""
 
     def reopen(self) -> None:
         """After a failed read: look the name up again, the fault may be gone."""
@@ -121,8 +126,8 @@ class LocalStore:
 class LocalFile:
     """Positional reads into a caller's buffer, through the page cache or past it.
 
-    No memory map: mapped pages would count as resident memory of the process and break
-    the promise that it stays within its budget.
+    The file is never mapped as a whole: mapped pages count as resident memory of the process,
+    and would break the promise that it stays within its budget.
     """
 
     def __init__(self, path: Path) -> None:
@@ -148,6 +153,22 @@ class LocalFile:
             if direct and done % ALIGNMENT:  # only the end of the file is unaligned
                 break
         return done
+
+    def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
+        """A map of a range with all its pages in memory, and where in it the range begins.
+
+        None where that cannot be had; reading will do, or say why it cannot.
+        """
+        base = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+        size = begin + length - base
+        try:
+            os.posix_fadvise(self._cached, base, size, os.POSIX_FADV_WILLNEED)
+            mapped = mmap.mmap(self._cached, size, access=mmap.ACCESS_READ, offset=base)
+            # Fails where a look at the memory would end the process.
+            mapped.madvise(_MADV_POPULATE_READ)
+        except (OSError, ValueError):
+            return None
+        return mapped, begin - base
 
     def reopen(self) -> None:
         # dup2 swaps the file under the same descriptor, so other threads that are

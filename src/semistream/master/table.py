@@ -18,7 +18,7 @@ from semistream.master.manifest import Manifest
 from semistream.master.merge import MergingReader
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
-from semistream.master.reader import PlainReader
+from semistream.master.reader import MappedReader, PlainReader
 from semistream.master.stitch import open_segments
 from semistream.master.store import LocalStore
 
@@ -41,10 +41,11 @@ class MasterTable:
 
     ordered = True
 
-    def __init__(self, path: str, manifest: Manifest, pinned: bool) -> None:
+    def __init__(self, path: str, manifest: Manifest, pinned: bool, mapped: bool = False) -> None:
         self.path = path
         self.manifest = manifest
         self.pinned = pinned
+        self.mapped = mapped
         self.codec = KeyCodec.for_types(
             [manifest.schema.field(name).type for name in manifest.key], list(manifest.key)
         )
@@ -97,10 +98,16 @@ class MasterTable:
         return cls.open(path, version)._unpinned()
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], version: int | None = None) -> MasterTable:
-        """Open the newest version, or pin the one that is named."""
+    def open(
+        cls, path: str | os.PathLike[str], version: int | None = None, *, mapped: bool = False
+    ) -> MasterTable:
+        """Open the newest version, or pin the one that is named.
+
+        ``mapped`` lets readers look at pages in the page cache instead of copying them. It is
+        for processes that somebody starts again: they die when the file is damaged under them.
+        """
         manifest = manifests.read_manifest(LocalStore(path), version)
-        return cls(os.fspath(path), manifest, pinned=version is not None)
+        return cls(os.fspath(path), manifest, pinned=version is not None, mapped=mapped)
 
     def _unpinned(self) -> MasterTable:
         self.pinned = False
@@ -175,7 +182,8 @@ class MasterTable:
         if pages_at_once < 1:
             raise ConfigError(f"pages_at_once={pages_at_once}; a reader holds at least one page")
         if self.layout.plain is not None:
-            return PlainReader(self.layout.plain, pages_at_once, direct)
+            kind = MappedReader if self.mapped and not direct else PlainReader
+            return kind(self.layout.plain, pages_at_once, direct)
         return MergingReader(self.layout, self.schema, self.codec, pages_at_once, direct)
 
     def batches(self) -> Iterator[pa.RecordBatch]:

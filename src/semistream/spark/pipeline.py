@@ -12,6 +12,7 @@ import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from semistream.errors import SemistreamError
 from semistream.pipeline import Pipeline, claim_checkpoint
 from semistream.pipeline.check import sink_of
 from semistream.pipeline.model import Source, Step
@@ -48,9 +49,23 @@ def open_session(pipeline: Pipeline) -> SparkSession:
     builder: Any = SparkSession.builder.appName(f"semistream {pipeline.name}")
     for name, value in settings.items():
         builder = builder.config(name, _text(value))
-    session: SparkSession = builder.getOrCreate()
+    try:
+        session: SparkSession = builder.getOrCreate()
+    except Exception as error:
+        raise SemistreamError(_no_session(error, settings.get("spark.jars.packages"))) from error
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def _no_session(error: Exception, packages: Any) -> str:
+    said = str(error).strip().splitlines() or [type(error).__name__]
+    hint = (
+        f"; perhaps your Maven repository does not have {packages}: name another release with "
+        "packages, or jars with spark.jars under spark"
+        if packages
+        else "; is there a Java 17, and do the settings under spark fit?"
+    )
+    return f"Spark does not start: {said[0]}{hint}"
 
 
 def start(

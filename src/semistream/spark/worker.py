@@ -12,6 +12,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -21,15 +22,12 @@ from semistream.joins import Join, Run
 from semistream.joins.binding import On, Select
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
-from semistream.master.sort import joined
 from semistream.memory import format_size
+from semistream.spark.gather import gather_bytes, gathered
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.pin import MicroBatch, micro_batch, pinned_version
 from semistream.spark.registry import REGISTRY
 from semistream.spark.schema import brought_home
-
-_GATHER_ROWS = 1 << 16  # Spark sends 10,000 rows at a time; a run does better with more
-_GATHER_BYTES = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ class BoundLookup:
         source = self.source
         if source is None:
             assert self.path is not None
-            source = MasterTable.open(self.path, version)
+            source = MasterTable.open(self.path, version, mapped=True)
         return replace(self.join, memory=memory).open(
             source, self.on, select=self.select, follow=False
         )
@@ -84,8 +82,8 @@ class Enrichment:
     metrics: TaskMetrics | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        gathered = _gathered(batches)
-        first = next(gathered, None)
+        batches = iter(batches)
+        first = next((batch for batch in batches if batch.num_rows), None)
         if first is None:
             return
         batch = micro_batch()
@@ -100,7 +98,7 @@ class Enrichment:
         ) as (star, warm):
             report.begin(star.runs, warm)
             star.use(versions)
-            for rows in star.serve(first, gathered):
+            for rows in star.serve(chain([first], batches)):
                 yield brought_home(rows, self.schema)
             if self.metrics is not None:
                 self.metrics.add(report.end(star.runs))
@@ -121,8 +119,11 @@ class Star:
 
     def __init__(self, lookups: tuple[BoundLookup, ...], memory: int, versions: list[int]) -> None:
         self.runs: list[Run] = []
-        shares = divide(memory, [lookup.nbytes for lookup in lookups])
         self._memory = memory
+        self._gather = gather_bytes(memory)
+        # Batches gather before and behind every run; joining them takes as much again.
+        gathering = 2 * self._gather * (len(lookups) + 1)
+        shares = divide(memory - gathering, [lookup.nbytes for lookup in lookups])
         try:
             for lookup, share, version in zip(lookups, shares, versions, strict=True):
                 self.runs.append(lookup.open(share, version))
@@ -137,26 +138,15 @@ class Star:
         for run, version in zip(self.runs, versions, strict=True):
             run.use(version)
 
-    def serve(
-        self, first: pa.RecordBatch, rest: Iterable[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of these batches, complete; nothing waits afterwards."""
+        rows = gathered(batches, self._gather)
+        for run in self.runs:
+            rows = gathered(_through(run, rows), self._gather)
         try:
-            yield from self._push(0, first)
-            for batch in rest:
-                yield from self._push(0, batch)
-            for level, run in enumerate(self.runs):
-                for rows in run.flush():
-                    yield from self._push(level + 1, rows)
+            yield from rows
         except BudgetError as error:
             raise self._explained(error) from error
-
-    def _push(self, level: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        if level == len(self.runs):
-            yield batch
-            return
-        for rows in self.runs[level].push(batch):
-            yield from self._push(level + 1, rows)
 
     def close(self) -> None:
         for run in self.runs:
@@ -167,6 +157,12 @@ class Star:
             f"{error}. This worker's share of the executor's memory is "
             f"{format_size(self._memory)}, for {max(1, len(self.runs))} look-up(s); raise memory"
         )
+
+
+def _through(run: Run, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from run.push(batch)
+    yield from run.flush()
 
 
 def divide(memory: int, sizes: list[int]) -> list[int]:
@@ -185,20 +181,3 @@ def divide(memory: int, sizes: list[int]) -> list[int]:
         shares[i] = max(floor, min(equal, 2 * sizes[i])) if waiting else left
         left -= shares[i]
     return shares
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Fewer, larger batches; empty ones are left out."""
-    held: list[pa.RecordBatch] = []
-    rows = nbytes = 0
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        held.append(batch)
-        rows += batch.num_rows
-        nbytes += batch.nbytes
-        if rows >= _GATHER_ROWS or nbytes >= _GATHER_BYTES:
-            yield joined(held)
-            held, rows, nbytes = [], 0, 0
-    if held:
-        yield joined(held)

@@ -1,0 +1,18 @@
+"""With ``CI_REQUIRES_KAFKA`` set, a skipped Kafka test fails the run if Maven answers."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from kafka.broker import CENTRAL, maven_answers
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or not os.environ.get("CI_REQUIRES_KAFKA"):
+        return
+    if reporter.stats.get("skipped") and maven_answers():
+        reporter.write_line(f"Kafka tests were skipped although {CENTRAL} answers", red=True)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
