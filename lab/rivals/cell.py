@@ -9,6 +9,7 @@ process that is killed leaves behind how far it came.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -95,7 +96,6 @@ def measure(cell: Cell, report: Report) -> None:
         peer.open()
         report.say(open_seconds=clock.elapsed(), pids=peer.processes())
         _measure(cell, peer, data, clock, report)
-        peer.close()
     except BudgetError as error:
         report.say(refused=str(error))
     except MemoryError as error:
@@ -103,6 +103,9 @@ def measure(cell: Cell, report: Report) -> None:
     except Exception as error:
         kind = "out_of_memory" if "OutOfMemory" in type(error).__name__ else "error"
         report.say(**{kind: f"{type(error).__name__}: {error}"[:600]})
+    finally:
+        with contextlib.suppress(Exception):  # it may never have been opened
+            peer.close()
 
 
 class Clock:
@@ -130,9 +133,10 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
         return
     report.say(stage="warming up", checked_tuples=checked, checked_after=clock.elapsed())
     server = Server(peer, stream, report)
+    warm_tuples = cell.warm_tuples // (1 if batch == cell.batch else 20)  # it is slow
     while (
         server.seconds < cell.warm_seconds
-        and (server.tuples < cell.warm_tuples or not peer.warm)
+        and (server.tuples < warm_tuples or not peer.warm)
         and not clock.over
     ):
         server.serve()
@@ -140,7 +144,7 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
     warm_rows, warm_seconds, before = server.rows, server.seconds, peer.facts()
     report.say(stage="measuring", warm_up_tuples=server.tuples, warm_up_seconds=warm_seconds)
     rates: list[float] = []
-    processor = time.process_time()
+    warm_processor = server.processor
     while len(rates) < cell.repeats and not (rates and clock.over):
         rows, seconds = server.rows, server.seconds
         while server.seconds - seconds < cell.repeat_seconds:
@@ -154,7 +158,7 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
         interval=[min(rates), max(rates)] if len(rates) >= cell.repeats else None,
         rows_out=server.rows - warm_rows,
         measured_seconds=server.seconds - warm_seconds,
-        processor_seconds=time.process_time() - processor,
+        processor_seconds=server.processor - warm_processor,
         cut=len(rates) < cell.repeats,
         facts_before=before,
         facts=peer.facts(),
@@ -195,15 +199,16 @@ class Server:
         self._report = report
         self._reported = time.perf_counter()
         self.tuples = self.rows = 0
-        self.seconds = 0.0
+        self.seconds = self.processor = 0.0  # the processor's: of this process, without servers
 
     def serve(self) -> None:
         batch = next(self._stream)
         staged = self._peer.stage(batch)
-        began = time.perf_counter()
+        processor, began = time.process_time(), time.perf_counter()
         self.rows += self._peer.serve(staged)
         now = time.perf_counter()
         self.seconds += now - began
+        self.processor += time.process_time() - processor
         self.tuples += batch.num_rows
         if now - self._reported > 1.0:  # should the process be killed, this is what it reached
             self._report.say(reached_rows=self.rows, reached_seconds=self.seconds)

@@ -45,11 +45,12 @@ class Rival(ABC):
     then ``serve`` on the clock, then ``close``.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str]  # as the tables call it
     packages: ClassVar[tuple[str, ...]] = ()
     variants: ClassVar[tuple[str, ...]]
     limit_refused: ClassVar[str | None] = None  # why the rival cannot live under a kernel limit
     one_core: ClassVar[bool] = True  # False: one task at a time, helpers of the runtime beside it
+    patience: ClassVar[float] = 1.0  # times the time limit of a cell
     cold: ClassVar[str] = "dropped"  # what cold reads are for it: dropped page cache, or direct I/O
 
     def __init__(self, variant: str, data: RivalData, grant: Grant, cold: bool) -> None:

@@ -19,7 +19,7 @@ _ENGINE_ROOM = 64 << 20  # of the process's room: below this DuckDB cannot run a
 
 
 class DuckDb(Rival):
-    name = "duckdb"
+    name = "DuckDB"
     packages = ("duckdb",)
     variants = ("Parquet", "R loaded")
 

@@ -73,10 +73,10 @@ SIZES = {
         check_tuples=200_000,
         check_seconds=2.0,
         warm_tuples=1_000_000,
-        warm_seconds=15.0,
+        warm_seconds=20.0,
         repeats=6,
         repeat_seconds=0.5,
-        time_limit=60.0,
+        time_limit=75.0,
         file="rivals.json",
     ),
     "small": Size(
@@ -87,7 +87,7 @@ SIZES = {
         warm_seconds=0.5,
         repeats=6,
         repeat_seconds=0.1,
-        time_limit=12.0,
+        time_limit=8.0,
         file="rivals-small.json",
     ),
 }
@@ -97,7 +97,8 @@ def cells(size: Size, points: list[Point], names: list[str], seed: int) -> Itera
     """Every variant of the rivals named, point after point."""
     for point in points:
         for name in names:
-            for variant in rivals.rival(name).variants:
+            kind = rivals.rival(name)
+            for variant in kind.variants:
                 yield Cell(
                     rival=name,
                     variant=variant,
@@ -113,5 +114,5 @@ def cells(size: Size, points: list[Point], names: list[str], seed: int) -> Itera
                     warm_seconds=size.warm_seconds,
                     repeats=size.repeats,
                     repeat_seconds=size.repeat_seconds,
-                    time_limit=size.time_limit,
+                    time_limit=size.time_limit * kind.patience,
                 )

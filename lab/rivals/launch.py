@@ -82,7 +82,7 @@ def _run(cell: Cell, limit: limits.Limit, folder: Path) -> dict[str, Any]:
             late = time.perf_counter() - began > cell.time_limit + GRACE
             time.sleep(0.05)
     finally:  # also when the harness itself is stopped
-        _end(process, [*limit.processes(), *_read_json(said).get("pids", [])])
+        _end(process, limit, _read_json(said).get("pids", []))
     found = _read_json(said)
     complaint = errors.read_text(errors="replace")[-2000:]
     ended = outcome(found, process.returncode, limit, late, complaint)
@@ -159,10 +159,14 @@ def _descendants(pids: list[int]) -> list[int]:
     return found
 
 
-def _end(process: subprocess.Popen[bytes], left: list[int]) -> None:
-    """End the cell's own processes: its session, then servers that it named."""
-    below = _descendants([process.pid])
-    for pid in (process.pid, *below, *left):
+def _end(process: subprocess.Popen[bytes], limit: limits.Limit, named: list[int]) -> None:
+    """End what is left of a cell: its process, its children, and a server that outlived it."""
+    left = limit.processes()
+    if process.poll() is None:
+        left += [process.pid, *_descendants([process.pid]), *named]
+    elif process.returncode != 0:  # killed, so it did not stop the server that it named
+        left += named
+    for pid in left:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()

@@ -19,7 +19,7 @@ from lab.rivals.lookups import Lru
 class Lmdb(Rival):
     """The whole budget is the LRU's."""
 
-    name = "lmdb"
+    name = "LMDB + LRU"
     packages = ("lmdb",)
     variants = ("one by one", "in batches")
 

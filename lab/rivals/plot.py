@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from lab import rivals
 from lab.rivals.grid import Point, Size
 from lab.rivals.report import REFERENCE, Held, columns, lookup, variants
 
@@ -20,6 +21,7 @@ def ratios(results: Held, size: Size, path: Path) -> Path:
 
     found = lookup(results)
     names = [pair for pair in variants() if any(key[:2] == pair for key in found)]
+    labels = [f"{rivals.rival(name).name}: {variant}" for name, variant in names]
     panels = _panels(results, size)
     style = {"font.size": 15, "axes.spines.top": False, "axes.spines.right": False}
     with rc_context(style):
@@ -30,7 +32,7 @@ def ratios(results: Held, size: Size, path: Path) -> Path:
             _panel(axis, found, names, points)
             axis.set_title(title, loc="left", fontsize=16)
             axis.set_xlabel(f"rate / rate of {REFERENCE[1]}")
-        axes[0].set_yticks(range(len(names)), [f"{name}: {variant}" for name, variant in names])
+        axes[0].set_yticks(range(len(names)), labels)
         axes[0].set_ylim(len(names) - 0.4, -0.6)
         figure.savefig(path, dpi=100)
     return path

@@ -16,7 +16,7 @@ from lab.rivals.data import RivalData
 
 
 class Polars(Rival):
-    name = "polars"
+    name = "Polars"
     packages = ("polars",)
     variants = ("Parquet", "R loaded")
 

@@ -26,7 +26,7 @@ _LEAST_BUFFERS = 1 << 20
 
 
 class PostgreSql(Rival):
-    name = "postgresql"
+    name = "PostgreSQL"
     packages = ("pgserver", "adbc_driver_postgresql")
     variants = ("= ANY in batches",)
 
@@ -77,8 +77,8 @@ class PostgreSql(Rival):
 
 
 def _start(path: Path) -> Any:
-    import pgserver
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        import pgserver
+
         return pgserver.get_server(path)

@@ -136,7 +136,7 @@ def rates(results: Held, size: Size) -> tuple[list[str], list[list[str]]]:
     for name, variant in variants():
         shown = [entry(found.get((name, variant, point))) for point in points.values()]
         if any(shown):
-            rows.append([name, variant, *shown])
+            rows.append([rivals.rival(name).name, variant, *shown])
     return ["", "", *points], rows
 
 
@@ -152,7 +152,7 @@ def details(results: Held, size: Size) -> tuple[list[str], list[list[str]]]:
         interval, rate = cell.get("interval"), cell.get("rate")
         rows.append(
             [
-                name,
+                rivals.rival(name).name,
                 variant,
                 entry(cell),
                 f"{interval[0] / 1e6:.3g} to {interval[1] / 1e6:.3g}" if interval else "",

@@ -21,7 +21,7 @@ BLOCK_CACHE = 8 << 20
 
 
 class RocksDb(Rival):
-    name = "rocksdb"
+    name = "RocksDB + LRU"
     packages = ("rocksdict",)
     variants = ("one by one", "in batches")
     cold = "direct"

@@ -36,21 +36,29 @@ class SemistreamJoins(Rival):
         join = ss.join(self.variant, memory=self.grant.budget)
         master = ss.MasterTable.open(self.data.master)
         self.run = join.open(master, on="product_id", direct=self.is_cold)
-        self._pushed = self._most_waiting = 0
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._pushed = self._most_waiting = self._grew_at = 0
 
     def rows(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         yield from self.run.push(batch)
         self._pushed += batch.num_rows
-        self._most_waiting = max(self._most_waiting, self.run.stats.waiting)
+        waiting = self.run.stats.waiting
+        if waiting > 1.01 * self._most_waiting:
+            self._most_waiting, self._grew_at = waiting, self._pushed
 
     def flush(self) -> Iterable[pa.RecordBatch]:
         yield from self.run.flush()
-        self._pushed = self._most_waiting = 0
+        self._start_over()
 
     @property
     def warm(self) -> bool:
-        """The window has been filled and turned over once."""
-        return self._pushed >= 2 * self._most_waiting
+        """The window is as full as it gets, and has been turned over since.
+
+        While it fills, hot keys are answered and the others only collected: the rate flatters.
+        """
+        return self._pushed - self._grew_at >= max(1, self._most_waiting)
 
     def facts(self) -> dict[str, Any]:
         stats = self.run.stats

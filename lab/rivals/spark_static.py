@@ -30,11 +30,12 @@ _HEAP = 1 << 30  # beside the budget: Spark does not start a driver with much le
 
 
 class SparkStatic(Rival):
-    name = "spark_static"
+    name = "Spark"
     packages = ("pyspark",)
     variants = tuple(f"{name}, {form}" for name in STRATEGIES for form in ("Parquet", "cached"))
     limit_refused = "a JVM needs more than the room for a process; its heap is 1 GiB + the budget"
     one_core = False
+    patience = 2.0  # it starts a JVM, and re-reads R for every batch
 
     @classmethod
     def store(cls, variant: str, data: RivalData) -> Path:

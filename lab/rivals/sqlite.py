@@ -26,7 +26,7 @@ _TYPES = (pa.float64(), pa.int32(), pa.int32(), pa.string())
 
 
 class Sqlite(Rival):
-    name = "sqlite"
+    name = "SQLite"
     packages = ("sqlite3",)
     variants = ("one by one", "in batches")
 

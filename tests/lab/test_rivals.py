@@ -195,6 +195,22 @@ def test_a_wrong_answer_ends_the_run_with_an_error(
     assert report.entry(found) == "WRONG ANSWER"
 
 
+def test_a_join_is_warm_when_its_window_has_turned_over() -> None:
+    data = RivalData(20_000, 1, exponent=0.5)
+    kind = rivals.rival("semistream")
+    launch.prepare(kind, "hybridjoin", data, lambda line: None)
+    peer = kind("hybridjoin", data, Grant(600_000, 200), False)
+    peer.open()
+    stream, waiting = data.endless(200), []
+    while not peer.warm:
+        peer.serve(next(stream))
+        waiting.append(peer.facts()["waiting"])
+    peer.close()
+    assert max(waiting) > 1_000
+    filled = next(i for i, n in enumerate(waiting) if n > 0.98 * max(waiting))
+    assert 200 * (len(waiting) - filled) > 0.9 * max(waiting)
+
+
 def test_cold_reads_say_so() -> None:
     assert measured(cell("lmdb", "in batches", cold=True))["page_cache"].startswith("dropped")
     found = measured(cell("semistream", "chybridjoin", cold=True))
