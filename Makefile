@@ -10,12 +10,12 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/memory tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-spark soak clean
+.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-spark soak clean
 
 help:  ## Show what there is to make
 	@echo "semistream: join a fast stream with a table that is too big for memory"
 	@echo
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Settings: PYTHON=$(PYTHON) VENV=$(VENV) SIZE=$(SIZE) (small or full) WORKERS=$(WORKERS)"
 
@@ -62,6 +62,10 @@ format: $(INSTALLED)  ## Rewrite the files the way `make check` wants them
 bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a quick look
 	@echo "==> benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_engine --size $(SIZE)
+
+bench-rivals: $(INSTALLED)  ## Measure what one would use instead; SIZE=small takes a few minutes
+	@echo "==> rivals, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_rivals --size $(SIZE)
 
 bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=small for a quick look
 	@echo "==> Spark benchmark, size $(SIZE)"

@@ -13,12 +13,12 @@ from typing import Any
 PACKAGES = ("semistream", "numpy", "numba", "pyarrow", "lmdb")
 
 
-def describe() -> dict[str, Any]:
+def describe(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:
     """Versions and machine, ready for JSON."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": sys.version.split()[0],
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {name: _version(name) for name in packages},
         "system": platform.platform(),
         "processor": _proc_value("/proc/cpuinfo", "model name") or platform.processor(),
         "cores": os.cpu_count(),

@@ -33,12 +33,16 @@ from semistream.spark.pin import micro_batch
 from semistream.spark.schema import master_field, spark_arrow_type
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
 from semistream.spark.worker import Enrichment
+from semistream.spark.workload_source import register_workload
 
 FORMAT = "semistream"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("semistream")`` known to a session; again does no harm."""
+    """Make ``format("semistream")`` known to a session; again does no harm.
+
+    So is ``format("semistream-workload")``, the stream of :mod:`semistream.workload`.
+    """
     # A class of its own takes along what only a session knows: its accumulator, its task slots.
     kind = type(
         "RegisteredWarehouse",
@@ -46,6 +50,7 @@ def register(spark: SparkSession) -> None:
         {"metrics": task_metrics(spark), "slots": task_slots(spark), "__module__": "__main__"},
     )
     spark.dataSource.register(kind)
+    register_workload(spark)
 
 
 def to_warehouse(

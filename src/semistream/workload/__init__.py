@@ -7,8 +7,18 @@
 """
 
 from semistream.workload import arrivals, locality
-from semistream.workload.relations import price_of, products
+from semistream.workload.relations import price_of, product_rows, products
 from semistream.workload.stream import sales
 from semistream.workload.zipfian import scatter, zipf, zipf_at
 
-__all__ = ["arrivals", "locality", "price_of", "products", "sales", "scatter", "zipf", "zipf_at"]
+__all__ = [
+    "arrivals",
+    "locality",
+    "price_of",
+    "product_rows",
+    "products",
+    "sales",
+    "scatter",
+    "zipf",
+    "zipf_at",
+]

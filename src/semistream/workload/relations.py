@@ -101,17 +101,25 @@ def price_of(product_ids: npt.ArrayLike, seed: int = 0) -> npt.NDArray[np.float6
     return out.reshape(keys.shape)
 
 
+def product_rows(product_ids: npt.ArrayLike, row_bytes: int = 113, seed: int = 0) -> pa.RecordBatch:
+    """The whole rows that :func:`products` gives these products, to check a join by every column.
+
+    It knows the plain catalogue: one row per key, no gaps between the keys.
+
+    >>> first = next(iter(products(3)))
+    >>> product_rows([3, 1]).equals(first.take(pa.array([2, 0])))
+    True
+    """
+    row_bytes = integer("row_bytes", row_bytes, FIXED_BYTES, 65_536)
+    ids = np.ascontiguousarray(product_ids, np.int64)
+    return _rows(ids, ids, row_bytes, seed)
+
+
 def _batches(
     rows: int, row_bytes: int, seed: int, shuffled: bool, stride: int, copies: int, batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
     from semistream.kernels import workload as keys_kernels
-    from semistream.kernels import workload_rows as kernels
 
-    width = row_bytes - FIXED_BYTES
-    text = np.frombuffer(_WORDS.encode() * (2 + width // len(_WORDS)), np.uint8)
-    word_starts = np.flatnonzero(text[: len(_WORDS)] == ord(" ")) + 1
-    prefix = np.frombuffer(b"product ", np.uint8)
-    attribute_key, text_key = stream_key(seed, "attributes"), stream_key(seed, "description")
     order_key = stream_key(seed, "row order")
     for start in range(0, rows, batch_rows):
         count = min(batch_rows, rows - start)
@@ -119,23 +127,36 @@ def _batches(
         if shuffled:
             keys_kernels.scatter_ranks(numbers, numbers, order_key, np.int64(rows))
         ids = ((numbers - 1) // copies + 1) * stride if copies > 1 else numbers * stride
-        suppliers, categories = np.empty(count, np.int32), np.empty(count, np.int32)
-        kernels.product_attributes(
-            numbers, suppliers, SUPPLIERS, categories, CATEGORIES, attribute_key
-        )
-        lines = np.empty((count, width), np.uint8)
-        kernels.descriptions(ids, numbers, lines, prefix, text, word_starts, text_key)
-        offsets = np.arange(0, count * width + 1, width, dtype=np.int32) if width else None
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array(ids),
-                pa.array(price_of(ids, seed)),
-                pa.array(suppliers),
-                pa.array(categories),
-                _strings(offsets, lines, count),
-            ],
-            schema=SCHEMA,
-        )
+        yield _rows(ids, numbers, row_bytes, seed)
+
+
+def _rows(
+    ids: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], row_bytes: int, seed: int
+) -> pa.RecordBatch:
+    from semistream.kernels import workload_rows as kernels
+
+    width, count = row_bytes - FIXED_BYTES, ids.size
+    text = np.frombuffer(_WORDS.encode() * (2 + width // len(_WORDS)), np.uint8)
+    word_starts = np.flatnonzero(text[: len(_WORDS)] == ord(" ")) + 1
+    prefix = np.frombuffer(b"product ", np.uint8)
+    suppliers, categories = np.empty(count, np.int32), np.empty(count, np.int32)
+    kernels.product_attributes(
+        numbers, suppliers, SUPPLIERS, categories, CATEGORIES, stream_key(seed, "attributes")
+    )
+    lines = np.empty((count, width), np.uint8)
+    text_key = stream_key(seed, "description")
+    kernels.descriptions(ids, numbers, lines, prefix, text, word_starts, text_key)
+    offsets = np.arange(0, count * width + 1, width, dtype=np.int32) if width else None
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(ids),
+            pa.array(price_of(ids, seed)),
+            pa.array(suppliers),
+            pa.array(categories),
+            _strings(offsets, lines, count),
+        ],
+        schema=SCHEMA,
+    )
 
 
 def _strings(

@@ -1,0 +1,273 @@
+"""``format("semistream-workload")``: the sales of :mod:`semistream.workload` as a Spark source.
+
+A tuple is a function of the seed and its position, so an offset is a position and nothing else
+need be remembered: a batch that Spark runs again has the same bytes. How far the stream has come
+is a matter of the clock: ``rowsPerSecond`` tuples arrive every second since the query first
+started, also while it is down. ``maxRowsPerBatch`` bounds what one micro-batch takes of a backlog.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import IntegerType, LongType, StructField, StructType
+
+from semistream.errors import ConfigError
+from semistream.spark.enrich import task_slots
+from semistream.workload.checks import integer, number
+from semistream.workload.stream import sales
+
+FORMAT = "semistream-workload"
+UNPACED_BATCH = 1_000_000  # rows of a micro-batch when neither a rate nor a limit is given
+_SPARKS = ("path",)  # what Spark itself may put among the options
+
+
+@dataclass(frozen=True)
+class WorkloadOptions:
+    """The options, understood. All but the last five are those of ``workload.sales``."""
+
+    products: int
+    exponent: float
+    seed: int
+    scattered: bool
+    unmatched: float
+    nulls: float
+    stride: int
+    batch_rows: int
+    offset: int
+    tuples: int | None
+    rate: float | None
+    most: int | None
+    partitions: int | None
+
+    @property
+    def end(self) -> int | None:
+        """Position behind the last tuple, if there is one."""
+        return None if self.tuples is None else self.offset + self.tuples
+
+    def batches(self, start: int, count: int) -> Iterator[pa.RecordBatch]:
+        """The tuples at these positions."""
+        return sales(
+            count,
+            self.products,
+            self.exponent,
+            self.seed,
+            self.scattered,
+            self.batch_rows,
+            self.unmatched,
+            self.nulls,
+            stride=self.stride,
+            offset=start,
+        )
+
+
+def understood(options: Mapping[str, str]) -> WorkloadOptions:
+    """Check every option; names are without case, as everywhere in Spark."""
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = [name for name in given if name not in {n.lower() for n in _KNOWN} | {*_SPARKS}]
+    if unknown:
+        raise ConfigError(f"{FORMAT} has no option {unknown[0]!r}; it has {', '.join(_KNOWN)}")
+
+    def take(name: str, convert: Callable[[str, str], Any], default: Any = None) -> Any:
+        text = given.get(name.lower())
+        return default if text is None else convert(name, text)
+
+    if "products" not in given:
+        raise ConfigError(f"{FORMAT} needs the option products: how many keys the table has")
+    found = WorkloadOptions(
+        products=take("products", _whole(1)),
+        exponent=take("exponent", _real, 1.0),
+        seed=take("seed", _whole(0), 0),
+        scattered=take("scattered", _flag, False),
+        unmatched=take("unmatched", _real, 0.0),
+        nulls=take("nulls", _real, 0.0),
+        stride=take("stride", _whole(1), 1),
+        batch_rows=take("batchRows", _whole(1), 50_000),
+        offset=take("offset", _whole(0), 0),
+        tuples=take("tuples", _whole(0)),
+        rate=take("rowsPerSecond", _rate),
+        most=take("maxRowsPerBatch", _whole(1)),
+        partitions=take("partitions", _whole(1)),
+    )
+    found.batches(0, 0)  # refuses by name what does not go together
+    return found
+
+
+_KNOWN = (
+    "products",
+    "exponent",
+    "seed",
+    "scattered",
+    "unmatched",
+    "nulls",
+    "stride",
+    "batchRows",
+    "offset",
+    "tuples",
+    "rowsPerSecond",
+    "maxRowsPerBatch",
+    "partitions",
+)
+
+
+def _whole(least: int) -> Callable[[str, str], int]:
+    def convert(name: str, text: str) -> int:
+        try:
+            value: Any = int(text)
+        except ValueError:
+            value = text
+        return integer(name, value, least)
+
+    return convert
+
+
+def _real(name: str, text: str) -> float:
+    return number(name, text, 0.0)  # type: ignore[arg-type]
+
+
+def _rate(name: str, text: str) -> float:
+    return number(name, text, 0.0, open_low=True)  # type: ignore[arg-type]
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"{name}={text!r}: say true or false")
+    return text.lower() == "true"
+
+
+def register_workload(spark: SparkSession) -> None:
+    """Make the source known to a session; ``ss.register`` does it, too."""
+    kind = type("RegisteredWorkload", (WorkloadSource,), {"slots": task_slots(spark)})
+    kind.__module__ = "__main__"  # so that it travels whole, with what only this session knows
+    spark.dataSource.register(kind)
+
+
+class WorkloadSource(DataSource):
+    """The entry point for Spark, which makes one anew whenever it needs it."""
+
+    slots: ClassVar[int | None] = None
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        understood(self.options)  # a bad option is refused when the stream is made
+        return StructType(
+            [
+                StructField("sale_id", LongType(), False),
+                StructField("product_id", LongType()),
+                StructField("quantity", IntegerType(), False),
+            ]
+        )
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        return WorkloadStream(understood(self.options), self.slots or 1)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return WorkloadTable(understood(self.options), self.slots or 1)
+
+
+class Part(InputPartition):
+    """Positions for one task."""
+
+    def __init__(self, start: int, count: int) -> None:
+        super().__init__((start, count))
+
+
+def parts(start: int, end: int, most: int) -> list[Part]:
+    """Contiguous parts of nearly equal size, none of them empty."""
+    count = min(most, end - start)
+    cuts = [start + (end - start) * i // count for i in range(count + 1)] if count > 0 else []
+    return [Part(low, high - low) for low, high in pairwise(cuts)]
+
+
+class WorkloadStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Offsets are ``{"tuple": position, "origin": milliseconds}``; the origin never changes."""
+
+    def __init__(self, options: WorkloadOptions, slots: int) -> None:
+        self.options = options
+        self.partition_count = options.partitions or slots
+        self._available_now = False
+        self._stop_at: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"tuple": self.options.offset, "origin": _now()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self.options.most) if self.options.most else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        if self.options.end is None and self.options.rate is None:
+            raise ConfigError(
+                "availableNow takes what there is, and this stream has no end; "
+                "give it tuples or rowsPerSecond"
+            )
+        self._available_now = True
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        arrived = self._arrived(start)
+        if self._available_now:
+            if self._stop_at is None:
+                self._stop_at = arrived
+            arrived = self._stop_at
+        if isinstance(limit, ReadMaxRows):
+            arrived = min(arrived, start["tuple"] + limit.max_rows)
+        return {**start, "tuple": max(start["tuple"], arrived)}
+
+    def _arrived(self, start: dict[str, int]) -> int:
+        """Position behind the last tuple that has arrived by now."""
+        end, rate = self.options.end, self.options.rate
+        if rate is not None:
+            seconds = max(0, _now() - start["origin"]) / 1000
+            arrived = self.options.offset + int(rate * seconds)
+        elif end is not None:
+            arrived = end
+        else:
+            arrived = start["tuple"] + (self.options.most or UNPACED_BATCH)
+        return arrived if end is None else min(arrived, end)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Part]:
+        return parts(start["tuple"], end["tuple"], self.partition_count)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.options.batches(*partition.value)
+
+
+class WorkloadTable(DataSourceReader):
+    """The same as a table, for ``spark.read``."""
+
+    def __init__(self, options: WorkloadOptions, slots: int) -> None:
+        if options.tuples is None:
+            raise ConfigError(f"a table ends: give {FORMAT} the option tuples")
+        self.options = options
+        self.partition_count = options.partitions or slots
+
+    def partitions(self) -> list[Part]:
+        start = self.options.offset
+        return parts(start, self.options.end or start, self.partition_count)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return self.options.batches(*partition.value)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

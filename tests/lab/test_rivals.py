@@ -1,0 +1,266 @@
+"""The rivals' harness: missing, killed, slow and wrong rivals are told apart, and reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from lab import bench_rivals, rivals
+from lab.rivals import launch, limits, report
+from lab.rivals.cell import Cell
+from lab.rivals.contract import Grant, Rival
+from lab.rivals.data import RivalData
+from lab.rivals.launch import KILLED
+from lab.rivals.lookups import joined
+from semistream import workload
+
+ROWS = 2_000
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """Stores of the tests' own: R is tiny here."""
+    monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(tmp_path / "data"))
+    return tmp_path / "data"
+
+
+def cell(rival: str, variant: str, **changed: Any) -> Cell:
+    settings: dict[str, Any] = {
+        "rows": ROWS,
+        "memory": "all",
+        "exponent": 1.0,
+        "batch": 500,
+        "cold": False,
+        "seed": 1,
+        "check_tuples": 1_000,
+        "check_seconds": 5.0,
+        "warm_tuples": 1_000,
+        "warm_seconds": 0.05,
+        "repeats": 3,
+        "repeat_seconds": 0.01,
+        "time_limit": 20.0,
+    }
+    return Cell(rival, variant, **{**settings, **changed})
+
+
+def measured(asked: Cell, limit: str = "auto") -> dict[str, Any]:
+    kind, data = rivals.rival(asked.rival), RivalData(asked.rows, asked.seed)
+    store = launch.prepare(kind, asked.variant, data, lambda line: None)
+    return launch.run(asked, limit, store)
+
+
+QUICK = [
+    (name, variant)
+    for name in rivals.ADAPTERS
+    if name != "spark_static"
+    for variant in rivals.rival(name).variants
+    if name != "semistream" or variant in ("chybridjoin", "inlj")
+]
+
+
+@pytest.mark.parametrize(("name", "variant"), QUICK)
+def test_every_rival_joins_right(name: str, variant: str) -> None:
+    absent = rivals.missing(rivals.rival(name))
+    if absent:
+        pytest.skip(f"not installed: {absent}")
+    memory = "10" if name == "lmdb" else "all"
+    found = measured(cell(name, variant, memory=memory))
+    assert found["outcome"] == "right", found
+    assert len(found["rates"]) == 3
+    assert found["interval"][0] <= found["rate"] <= found["interval"][1]
+    assert found["checked_tuples"] == 1_000
+    assert found["peak_anonymous"] > 2**20
+    assert found["page_cache"].startswith("free")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", rivals.rival("spark_static").variants)
+def test_spark_joins_right(variant: str) -> None:
+    found = measured(cell("spark_static", variant, time_limit=60.0))
+    assert found["outcome"] == "right", found
+    assert found["limit"] is None  # recorded: a JVM does not live in it
+
+
+def test_a_rival_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(rivals.rival("polars"), "packages", ("no_such_package",))
+    console = Console(record=True, width=200)
+    results = bench_rivals.Results(tmp_path / "rivals.json")
+    assert bench_rivals.installed(["polars", "sqlite"], results, console) == ["sqlite"]
+    assert "polars is left out: not installed: no_such_package" in console.export_text()
+    assert "polars is left out" in report.markdown(results, bench_rivals.grid.SIZES["small"])
+    results.save()
+    assert json.loads(results.path.read_text())["left_out"] == {
+        "polars": "not installed: no_such_package"
+    }
+
+
+@pytest.mark.parametrize("kind", ["auto", "rlimit"])
+def test_a_rival_that_the_limit_kills_is_reported_as_killed(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200,000 rows in a dictionary take 80 MB more than the interpreter has here."""
+    monkeypatch.setattr("lab.rivals.contract.PROCESS_ROOM", 120 << 20)
+    found = measured(cell("dictionary", "of rows", rows=200_000, memory="1"), kind)
+    assert found["outcome"] == KILLED
+    assert "rate" not in found
+    assert report.entry(found) == "killed"
+    assert not report.is_wrong(found)
+
+
+def test_a_rival_that_is_too_slow_says_what_it_reached() -> None:
+    found = measured(cell("sqlite", "one by one", repeat_seconds=30.0, time_limit=1.5))
+    assert found["outcome"] == "cut by the time limit"
+    assert found["rate"] > 0
+    assert found["interval"] is None
+    assert report.entry(found).endswith("(cut)")
+
+
+def test_a_budget_that_is_refused_is_reported() -> None:
+    found = measured(cell("semistream", "hybridjoin", memory="1"))
+    assert found["outcome"].startswith("refused: ")
+    assert report.entry(found) == "refused"
+
+
+class Made(Rival):
+    """Answers from what the generator knows, and lies on request."""
+
+    name = "made"
+    variants = ("right",)
+
+    @classmethod
+    def store(cls, variant: str, data: RivalData) -> Path:
+        return data.folder
+
+    @classmethod
+    def build(cls, variant: str, data: RivalData, path: Path) -> None: ...
+
+    def open(self) -> None: ...
+
+    def rows(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        found = workload.product_rows(batch["product_id"].to_numpy(), seed=self.data.seed)
+        yield joined(batch, found.columns[1:])
+
+    def close(self) -> None: ...
+
+
+def swapped(rows: pa.RecordBatch, name: str) -> pa.RecordBatch:
+    place = rows.schema.get_field_index(name)
+    return rows.set_column(place, rows.schema.field(name), rows[name].take(_turned(rows.num_rows)))
+
+
+def _turned(n: int) -> pa.Array:
+    return pa.array([*range(1, n), 0])
+
+
+@pytest.mark.parametrize("name", ["product_id", "price", "supplier_id", "category", "description"])
+def test_a_wrong_value_in_any_column_is_seen(name: str) -> None:
+    data = RivalData(ROWS, 1)
+    peer = Made("right", data, Grant(0, 500), False)
+    sent = [next(data.endless(500))]
+    (rows,) = peer.rows(sent[0])
+    assert data.wrong([rows.slice(200), rows.slice(0, 200)], sent) is None
+    assert name in str(data.wrong([swapped(rows, name)], sent))
+
+
+def test_rows_that_are_missing_or_repeated_are_seen() -> None:
+    data = RivalData(ROWS, 1)
+    peer = Made("right", data, Grant(0, 500), False)
+    sent = [next(data.endless(500))]
+    (rows,) = peer.rows(sent[0])
+    assert "1 sales missing" in str(data.wrong([rows.slice(1)], sent))
+    assert "1 sales repeated" in str(data.wrong([rows, rows.slice(0, 1)], sent))
+
+
+def test_a_wrong_answer_ends_the_run_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The cell's process takes another seed for the truth than R was made with."""
+    asked = cell("sqlite", "in batches", seed=1)
+    kind, other = rivals.rival("sqlite"), RivalData(ROWS, 2)
+    store = launch.prepare(kind, asked.variant, other, lambda line: None)
+    mine = kind.store(asked.variant, RivalData(ROWS, 1))
+    mine.parent.mkdir(parents=True)
+    store.rename(mine)
+    found = launch.run(asked, page_cache=mine)
+    assert found["outcome"].startswith("wrong answer: a price")
+    assert report.is_wrong(found)
+    assert report.entry(found) == "WRONG ANSWER"
+
+
+def test_a_join_is_warm_when_its_window_has_turned_over() -> None:
+    data = RivalData(20_000, 1, exponent=0.5)
+    kind = rivals.rival("semistream")
+    launch.prepare(kind, "hybridjoin", data, lambda line: None)
+    peer = kind("hybridjoin", data, Grant(600_000, 200), False)
+    peer.open()
+    stream, waiting = data.endless(200), []
+    while not peer.warm:
+        peer.serve(next(stream))
+        waiting.append(peer.facts()["waiting"])
+    peer.close()
+    assert max(waiting) > 1_000
+    filled = next(i for i, n in enumerate(waiting) if n > 0.98 * max(waiting))
+    assert 200 * (len(waiting) - filled) > 0.9 * max(waiting)
+
+
+def test_cold_reads_say_so() -> None:
+    assert measured(cell("lmdb", "in batches", cold=True))["page_cache"].startswith("dropped")
+    found = measured(cell("semistream", "chybridjoin", cold=True))
+    assert found["outcome"] == "right"
+    assert found["page_cache"].endswith("direct I/O")
+
+
+def test_a_control_group_of_version_2_is_written(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory\n")
+    limit = limits.make(1 << 20, "cgroup v2", tmp_path)
+    assert limit.kind == "cgroup v2"
+    assert limit.group is not None
+    assert (limit.group / "memory.max").read_text() == str(1 << 20)
+    (limit.group / "memory.events").write_text("oom 2\noom_kill 1\n")
+    assert limit.kills() == 1
+
+
+def test_without_control_groups_there_is_an_rlimit(tmp_path: Path) -> None:
+    assert limits.make(1 << 20, root=tmp_path).kind == "rlimit"
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The whole benchmark on a tiny R, published into a folder of the test's own."""
+    tiny = bench_rivals.grid.Size((ROWS,), 500, 1.0, 500, 0.05, 2, 0.01, 10.0, "tiny.json")
+    monkeypatch.setitem(bench_rivals.grid.SIZES, "small", tiny)
+    monkeypatch.setattr(bench_rivals, "DOCS", tmp_path)
+    (tmp_path / "rivals.md").write_text("Before.\n\n<!-- table -->\nold\n<!-- end -->\n\nAfter.\n")
+    return tmp_path
+
+
+def test_the_table_and_the_picture_are_written(small: Path) -> None:
+    out = small / "rivals.json"
+    common = ["--size", "small", "--out", str(out)]
+    assert bench_rivals.main([*common, "--rivals", "dictionary"]) == 0
+    first = json.loads(out.read_text())["cells"]
+    assert bench_rivals.main([*common, "--rivals", "dictionary,sqlite", "--publish"]) == 0
+    held = json.loads(out.read_text())
+    assert held["cells"][:2] == first  # kept, not measured again
+    assert len(held["cells"]) == 4
+    assert len(held["runs"]) == 2
+    assert "duckdb" in held["runs"][1]["packages"]
+    text = (small / "rivals.md").read_text()
+    assert text.startswith("Before.")
+    assert text.endswith("After.\n")
+    assert "| dictionary | of positions |" in text
+    assert "old" not in text
+    assert (small / "rivals.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_an_unknown_rival_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no rival 'oracle'; there are semistream"):
+        bench_rivals.main(["--size", "small", "--rivals", "oracle"])
