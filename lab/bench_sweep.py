@@ -49,9 +49,9 @@ def cell(join: str, rows: int, percent: float, seed: int, exponent: float, scatt
         push=PUSH,
         check_tuples=300_000,
         warm_tuples=40_000_000 if join == "sweepjoin" else 12_000_000,
-        warm_seconds=12.0 if join == "sweepjoin" else 8.0,
+        warm_seconds=12.0 if join == "sweepjoin" else 7.0,
         tuples=8_000_000,
-        seconds=3.0,
+        seconds=2.5,
         exponent=exponent,
         scattered=scattered,
     )

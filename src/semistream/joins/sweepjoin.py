@@ -21,7 +21,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,8 +47,10 @@ from semistream.master.reader import PlainReader
 from semistream.memory import check_part
 
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
-_READERS_SHARE = 16  # of the budget, one in so many bytes for each reader; else no reading ahead
+_DISK_SHARE = 8  # of the budget, one in so many bytes for all disk buffers
+_LEAST_SHARE = 12  # a reader that takes more than one in so many bytes reads nothing ahead
 _MAP_SHARE = 32  # the page map may take one in so many bytes of the budget
+_MANY = 8  # tuples per page: then a page that nobody needs is rare enough to be read along
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
 _GONE_SHARE = 128  # of the budget, one in so many bytes for keys that are known to be absent
 _OFFERS = 1024  # rows that are offered to the front stage together
@@ -106,7 +108,7 @@ class Visit:
 class SweepRun(ProbingRun):
     _window: SweepWindow
     _window_kind = SweepWindow
-    _disk_share = 20
+    _disk_share = 14
     _served_before = _hits_before = 0  # when the last decision on memory was made
     _pressed = False  # the window was full during this sweep
     _moving = False  # memory is to move between front stage and window as soon as nothing waits
@@ -118,9 +120,10 @@ class SweepRun(ProbingRun):
         assert source.index is not None
         self._stretches = Stretches(source.index, self._pages_at_once)
         self._idle: list[PageReader] = []
-        if source.num_pages and _READERS_SHARE * self._reader.nbytes <= self._budget:
-            readers = (source.reader(self._pages_at_once, self._direct) for _ in range(_IN_FLIGHT))
-            self._idle.extend(readers)
+        if source.num_pages and _LEAST_SHARE * self._reader.nbytes <= self._budget:
+            fit = self._budget // _DISK_SHARE // self._reader.nbytes
+            for _ in range(min(max(1, fit - 1), _IN_FLIGHT)):
+                self._idle.append(source.reader(self._pages_at_once, self._direct))
         self._readers = [self._reader, *self._idle]
         self._background = ThreadPoolExecutor(len(self._idle)) if self._idle else None
         self._map: PageMap | None = None
@@ -293,15 +296,29 @@ class SweepRun(ProbingRun):
         if not self._source.num_pages:
             self._visits.append(Visit(0, -1, slots, chunks))
             return True
-        slots, low, high = self._in_order(slots)
-        reached = np.maximum.accumulate(high)
-        cuts = np.flatnonzero(low[1:] - reached[:-1] > 1 + _GAP) + 1
-        begins, ends = [0, *cuts.tolist()], [*cuts.tolist(), len(slots)]
-        for begin, end in zip(begins, ends, strict=True):
-            visit = Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_SLOTS)
-            self._visits.append(visit)
+        self._visits.extend(self._runs(slots, stretch))
         self._visits[-1].chunks = chunks
         return True
+
+    def _runs(self, slots: Slots, stretch: int) -> Iterator[Visit]:
+        """Visits for these tuples of a stretch, in the order of the sweep."""
+        index, bounds = self._stretches.index, self._stretches.first_page
+        if self._stretches.exact:
+            codes = self._window.codes[slots]
+            order = np.argsort(codes)
+            if len(slots) > _MANY * (bounds[stretch + 1] - bounds[stretch]):
+                low, high = index.locate_sortable(codes[order[[0, -1]]])
+                yield Visit(int(low[0]), int(high[1]), slots[order], _NO_SLOTS)
+                return
+            low, high = index.locate_sortable(codes[order])
+        else:
+            low, high = index.locate(self._binding.codec.adopt(self._window.keys(slots)))
+            order = np.argsort(low, kind="stable")
+            low, high = low[order], high[order]
+        slots, reached = slots[order], np.maximum.accumulate(high)
+        cuts = (np.flatnonzero(low[1:] - reached[:-1] > 1 + _GAP) + 1).tolist()
+        for begin, end in zip([0, *cuts], [*cuts, len(slots)], strict=True):
+            yield Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_SLOTS)
 
     def _went_round(self) -> None:
         """A sweep is done: perhaps memory would be of more use elsewhere."""
@@ -333,18 +350,6 @@ class SweepRun(ProbingRun):
     def _take_over(self, before: FrontStage | HotRows | None) -> None:
         if isinstance(before, HotRows) and isinstance(self._front, HotRows):
             self._front.adopt(before)
-
-    def _in_order(self, slots: Slots) -> tuple[Slots, Any, Any]:
-        """Tuples in the order of the sweep, with the first and last page that each needs."""
-        index = self._stretches.index
-        if self._stretches.exact:
-            codes = self._window.codes[slots]
-            order = np.argsort(codes)
-            low, high = index.locate_sortable(codes[order])
-            return slots[order], low, high
-        low, high = index.locate(self._binding.codec.adopt(self._window.keys(slots)))
-        order = np.argsort(low, kind="stable")
-        return slots[order], low[order], high[order]
 
     def _fetch(self, reader: PageReader, first: int, count: int) -> Fetched:
         """Read pages, and parse those that the map does not know yet."""
