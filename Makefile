@@ -10,7 +10,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/memory tests/property
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-spark soak clean
+.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-sweep bench-spark soak clean
 
 help:  ## Show what there is to make
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -66,6 +66,11 @@ bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a
 bench-rivals: $(INSTALLED)  ## Measure what one would use instead; SIZE=small takes a few minutes
 	@echo "==> rivals, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_rivals --size $(SIZE)
+
+bench-sweep: $(INSTALLED)  ## Measure SweepJoin against the published joins, peers and the machine; an hour
+	@echo "==> SweepJoin benchmark"
+	@$(BIN)/python -m lab.bench_cache
+	@$(BIN)/python -m lab.bench_sweep
 
 bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=small for a quick look
 	@echo "==> Spark benchmark, size $(SIZE)"
