@@ -56,19 +56,22 @@ class PageMap:
 
     def walk(self, first: int, addresses: Any) -> MappedWalk:
         """Pages that were loaded to these addresses, and are known."""
-        here = slice(first, first + len(addresses))
+        end = first + len(addresses)
         columns = self._columns.moved(
-            self._values[:, here] + addresses, self._texts[:, here] + addresses
+            self._values[:, first:end] + addresses, self._texts[:, first:end] + addresses
         )
-        return MappedWalk(first, columns, self._keys[here] + addresses, self._rows[here])
+        return MappedWalk(first, columns, self._keys[first:end] + addresses, self._rows[first:end])
 
 
 class MappedWalk(Walk):
     """Pages in the buffer that are known by addresses alone."""
 
     def __init__(self, first: int, columns: PageColumns, keys: Any, sizes: Any) -> None:
-        super().__init__(first, first + len(keys) - 1)
+        self.first = self.begin = first
+        self.last = first + len(keys) - 1
         self.next = self.last + 1
+        self.pages = []
+        self.codes = None
         self.keys = keys
         self.sizes = sizes
         self.mapped = columns

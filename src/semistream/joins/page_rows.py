@@ -8,7 +8,6 @@ booleans, nested values) goes through Arrow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from typing import Any
 
 import numpy as np
@@ -29,15 +28,20 @@ class PageColumns:
         self._values = np.zeros((len(types), places), np.int64)
         self._texts = np.zeros((len(types), places), np.int64)
         self._plain = np.ones((len(types), places), np.bool_)
-        self._known_plain = False
+        self.known_plain = False
 
     def moved(self, values: Any, texts: Any) -> PageColumns:
         """The same columns of other pages, all plain, whose buffers have these addresses."""
-        other = copy(self)
+        other = PageColumns.__new__(PageColumns)
+        other.__dict__.update(self.__dict__)
         other._values, other._texts = values, texts
-        other._plain = np.ones(values.shape, np.bool_)
-        other._known_plain = True
+        other.known_plain = True
         return other
+
+    @property
+    def addresses(self) -> tuple[Any, Any]:
+        """Of values and of texts, by column and page."""
+        return self._values, self._texts
 
     @property
     def all_plain(self) -> Any:
@@ -70,10 +74,10 @@ class PageColumns:
         """All columns of row ``rows[i]`` of the page at place ``pages[i]``, for every i."""
         pages = pages.astype(np.int64, copy=False)
         rows = rows.astype(np.int64, copy=False)
-        used = np.unique(pages)
+        used = None if self.known_plain else np.unique(pages)
         return [
             self._gather(i, pages, rows)
-            if self._plain[i, used].all()
+            if used is None or self._plain[i, used].all()
             else self.through_arrow(i, pages, rows)
             for i in range(len(self._types))
         ]
@@ -92,7 +96,7 @@ class PageColumns:
 
     def plain(self, i: int) -> bool:
         """Whether this column is plain in every page, so that the three below can be used."""
-        return self._known_plain or bool(self._plain[i].all())
+        return self.known_plain or bool(self._plain[i].all())
 
     def copy_fixed(self, i: int, pages: Any, rows: Any, values: Any) -> None:
         from semistream.kernels import pages as kernels

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +37,7 @@ from semistream.joins.memory_mover import MemoryMover
 from semistream.joins.page_map import MappedWalk, PageMap
 from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import ProbingRun, Walk
+from semistream.joins.read_ahead import ReadAhead, Reading
 from semistream.joins.rows import Rows, Slots
 from semistream.joins.run import Run
 from semistream.joins.sweep_window import Stretches, SweepWindow
@@ -101,8 +102,9 @@ class Visit:
     slots: Slots
     chunks: Any  # of the window, that the last visit to a stretch gives back
     reader: PageReader | None = None  # that reads its first pages in the background
+    found: int = 0  # pairs
     before: int = 0  # bytes that the reader had read when it began
-    pages: Future[Fetched] | None = None
+    pages: Reading | None = None
 
 
 class SweepRun(ProbingRun):
@@ -125,7 +127,7 @@ class SweepRun(ProbingRun):
             for _ in range(min(max(1, fit - 1), _IN_FLIGHT)):
                 self._idle.append(source.reader(self._pages_at_once, self._direct))
         self._readers = [self._reader, *self._idle]
-        self._background = ThreadPoolExecutor(len(self._idle)) if self._idle else None
+        self._background = ReadAhead(len(self._idle)) if self._idle else None
         self._map: PageMap | None = None
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined
@@ -144,7 +146,7 @@ class SweepRun(ProbingRun):
     def _detach(self) -> None:
         self._walk = None
         if self._background is not None:
-            self._background.shutdown(wait=True)
+            self._background.close()
         for reader in self._readers:
             reader.close()
 
@@ -282,7 +284,9 @@ class SweepRun(ProbingRun):
                 visit.reader = reader = self._idle.pop()
                 visit.before = reader.bytes_read
                 count = min(self._pages_at_once, visit.last - visit.first + 1)
-                visit.pages = self._background.submit(self._fetch, reader, visit.first, count)
+                visit.pages = self._background.submit(
+                    partial(self._fetch, reader, visit.first, count)
+                )
 
     def _find_visits(self) -> bool:
         """Collect the tuples of the next stretch, in runs of pages that they need."""
@@ -307,8 +311,8 @@ class SweepRun(ProbingRun):
             codes = self._window.codes[slots]
             order = np.argsort(codes)
             if len(slots) > _MANY * (bounds[stretch + 1] - bounds[stretch]):
-                low, high = index.locate_sortable(codes[order[[0, -1]]])
-                yield Visit(int(low[0]), int(high[1]), slots[order], _NO_SLOTS)
+                first, last = int(bounds[stretch]), int(bounds[stretch + 1]) - 1
+                yield Visit(first, last, slots[order], _NO_SLOTS)
                 return
             low, high = index.locate_sortable(codes[order])
         else:
@@ -426,6 +430,7 @@ class SweepRun(ProbingRun):
             walk, self._visit.slots, self._cursor, not self._binding.keeps_master, out
         )
         if found:
+            self._visit.found += found
             places, rows, slots = (part[:found] for part in out)
             self._note_candidates(walk, places, rows, slots)
             self._gather(walk.mapped, places, rows, slots)
@@ -499,7 +504,11 @@ class SweepRun(ProbingRun):
     def _partition_done(self, walk: Walk) -> None:
         assert self._visit is not None
         slots = self._visit.slots
-        self._absent = slots[self._window.state[slots] == states.WAITING]
+        if self._visit.found == len(slots) and isinstance(walk, MappedWalk):
+            self._absent = _NO_SLOTS  # each has one row at most, so each has one
+        else:
+            self._absent = slots[self._window.state[slots] == states.WAITING]
+        self._unmatched = len(self._absent)
         self._leave()
 
     def _leave(self) -> None:
@@ -518,9 +527,8 @@ class SweepRun(ProbingRun):
             if len(self._absent):
                 return
         slots = self._visit.slots
-        unmatched = int((self._window.state[slots] != states.MATCHED).sum())
-        self.stats.unmatched += unmatched
-        self.stats.matched += len(slots) - unmatched
+        self.stats.unmatched += self._unmatched
+        self.stats.matched += len(slots) - self._unmatched
         self._window.count -= len(slots)
         self._served.append(self._visit)
         self._served_count += len(slots)

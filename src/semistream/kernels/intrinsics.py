@@ -91,3 +91,35 @@ def address_as_pointer(typingctx, address):
         return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
 
     return types.CPointer(types.int64)(types.int64), codegen
+
+
+@intrinsic
+def copy_raw(typingctx, target, source, count):
+    """``count`` bytes from one address to another; they do not overlap."""
+
+    def codegen(context, builder, signature, args):
+        byte = ir.IntType(8).as_pointer()
+        to, start = builder.inttoptr(args[0], byte), builder.inttoptr(args[1], byte)
+        length = context.cast(builder, args[2], signature.args[2], types.intp)
+        cgutils.raw_memcpy(builder, to, start, length, 1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, count), codegen
+
+
+def _storer(bits, kind):
+    @intrinsic
+    def store(typingctx, address, value):
+        def codegen(context, builder, signature, args):
+            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            stored = builder.store(args[1], pointer)
+            stored.align = 1
+            return context.get_dummy_value()
+
+        return types.void(types.int64, kind), codegen
+
+    return store
+
+
+store_int32 = _storer(32, types.int32)
+store_int64 = _storer(64, types.int64)

@@ -2,7 +2,14 @@
 
 from numba import njit
 
-from semistream.kernels.intrinsics import copy_from, load_int32, load_int64
+from semistream.kernels.intrinsics import (
+    copy_from,
+    copy_raw,
+    load_int32,
+    load_int64,
+    store_int32,
+    store_int64,
+)
 
 
 @njit(cache=True, nogil=True)
@@ -43,6 +50,46 @@ def gather_text(starts, contents, pages, rows, large, offsets, out):
         page = pages[i]
         begin = contents[page] + _offset(starts[page], rows[i], large)
         copy_from(out, offsets[i], begin, offsets[i + 1] - offsets[i])
+
+
+@njit(cache=True, nogil=True)
+def append(values, texts, widths, places, rows, at, out, contents, used, room):
+    """Append rows of all columns at once, to buffers that are known by address, from row ``at``.
+
+    ``widths[c]`` is the bytes of a fixed value, or -4 or -8 for a text with offsets of that size;
+    ``used[c]`` of ``room[c]`` bytes of its content are taken. Returns the first column whose
+    content has no room, or -1; calling again with more room does it all once more.
+    """
+    for c in range(len(widths)):
+        width = widths[c]
+        if width == 8:
+            for i in range(len(rows)):
+                value = load_int64(values[c, places[i]] + rows[i] * 8)
+                store_int64(out[c] + (at + i) * 8, value)
+        elif width == 4:
+            for i in range(len(rows)):
+                value = load_int32(values[c, places[i]] + rows[i] * 4)
+                store_int32(out[c] + (at + i) * 4, value)
+        elif width > 0:
+            for i in range(len(rows)):
+                copy_raw(out[c] + (at + i) * width, values[c, places[i]] + rows[i] * width, width)
+        else:
+            large = width == -8
+            end = used[c]
+            for i in range(len(rows)):
+                start = values[c, places[i]]
+                begin = _offset(start, rows[i], large)
+                length = _offset(start, rows[i] + 1, large) - begin
+                if end + length > room[c]:
+                    return c
+                copy_raw(contents[c] + end, texts[c, places[i]] + begin, length)
+                end += length
+                if large:
+                    store_int64(out[c] + (at + i + 1) * 8, end)
+                else:
+                    store_int32(out[c] + (at + i + 1) * 4, end)
+            used[c] = end
+    return -1
 
 
 @njit(cache=True, nogil=True)

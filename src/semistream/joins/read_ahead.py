@@ -1,0 +1,70 @@
+"""Threads that read pages ahead of a sweep.
+
+A pool of ``concurrent.futures`` would do, but its futures and conditions cost more processor time
+than the read of a page; this is a queue and one lock per read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from threading import Lock, Thread
+from typing import Any
+
+
+class Reading:
+    """A read that was asked for."""
+
+    __slots__ = ("_done", "_error", "_value", "_work")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._done = Lock()
+        self._done.acquire()
+        self._value: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self._value = self._work()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._done.release()
+
+    def result(self) -> Any:
+        """Wait for it; raises what the reading raised."""
+        with self._done:
+            if self._error is not None:
+                raise self._error
+            return self._value
+
+
+class ReadAhead:
+    """As many threads as reads may be in flight."""
+
+    def __init__(self, threads: int) -> None:
+        self._asked: SimpleQueue[Reading | None] = SimpleQueue()
+        self._threads = [
+            Thread(target=self._serve, name="semistream-read-ahead", daemon=True)
+            for _ in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Callable[[], Any]) -> Reading:
+        reading = Reading(work)
+        self._asked.put(reading)
+        return reading
+
+    def close(self) -> None:
+        """Wait for the reads that are under way."""
+        for _ in self._threads:
+            self._asked.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads = []
+
+    def _serve(self) -> None:
+        while (reading := self._asked.get()) is not None:
+            reading.run()
