@@ -21,7 +21,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -31,30 +31,22 @@ import pyarrow as pa
 
 from semistream.joins.contract import Join
 from semistream.joins.front_stage import FrontStage
-from semistream.joins.gathered import Gathered
-from semistream.joins.hot_rows import HotRows, KnownAbsent
-from semistream.joins.memory_mover import MemoryMover
-from semistream.joins.page_map import MappedWalk, PageMap
+from semistream.joins.hot_rows import HotRows
+from semistream.joins.page_map import MappedWalk
 from semistream.joins.page_rows import PageColumns
-from semistream.joins.probing import ProbingRun, Walk
+from semistream.joins.probing import Walk
 from semistream.joins.read_ahead import ReadAhead, Reading
 from semistream.joins.rows import Rows, Slots
 from semistream.joins.run import Run
-from semistream.joins.sweep_window import Stretches, SweepWindow
+from semistream.joins.sweep_memory import SweepMemory
 from semistream.kernels import states
 from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource
 from semistream.master.reader import PlainReader
 from semistream.memory import check_part
 
-_IN_FLIGHT = 2  # reads ahead of the visit that is being joined
-_DISK_SHARE = 8  # of the budget, one in so many bytes for all disk buffers
-_LEAST_SHARE = 12  # a reader that takes more than one in so many bytes reads nothing ahead
-_MAP_SHARE = 32  # the page map may take one in so many bytes of the budget
 _MANY = 8  # tuples per page: then a page that nobody needs is rare enough to be read along
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
-_GONE_SHARE = 128  # of the budget, one in so many bytes for keys that are known to be absent
-_OFFERS = 1024  # rows that are offered to the front stage together
 _KEPT = 16  # visits whose rows are kept back, at most, to fill an output batch
 _VACANCY = 8  # tuples are taken in when one slot in so many is free
 _NO_ORDER = np.zeros(0, np.int64)
@@ -107,28 +99,10 @@ class Visit:
     pages: Reading | None = None
 
 
-class SweepRun(ProbingRun):
-    _window: SweepWindow
-    _window_kind = SweepWindow
-    _disk_share = 14
-    _served_before = _hits_before = 0  # when the last decision on memory was made
-    _pressed = False  # the window was full during this sweep
-    _moving = False  # memory is to move between front stage and window as soon as nothing waits
-    _mover: MemoryMover | None = None
-    _disk_most = 16
-
+class SweepRun(SweepMemory):
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
-        assert source.index is not None
-        self._stretches = Stretches(source.index, self._pages_at_once)
-        self._idle: list[PageReader] = []
-        if source.num_pages and _LEAST_SHARE * self._reader.nbytes <= self._budget:
-            fit = self._budget // _DISK_SHARE // self._reader.nbytes
-            for _ in range(min(max(1, fit - 1), _IN_FLIGHT)):
-                self._idle.append(source.reader(self._pages_at_once, self._direct))
-        self._readers = [self._reader, *self._idle]
         self._background = ReadAhead(len(self._idle)) if self._idle else None
-        self._map: PageMap | None = None
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined
         self._position = 0  # of the sweep: the stretch to look at next
@@ -138,10 +112,6 @@ class SweepRun(ProbingRun):
         self._partners: list[Slots] = []  # the tuples of the gathered rows
         self._served: list[Visit] = []  # whose tuples' slots go back when the batch is made
         self._served_count = 0
-        if self._stream is not None:
-            self._window.wait_for(self._stretches)
-            self._map_pages()
-            self._gone.forget()
 
     def _detach(self) -> None:
         self._walk = None
@@ -156,73 +126,6 @@ class SweepRun(ProbingRun):
             self._offers.clear()  # rows of the old version must not enter the front stage now
             self._offered.clear()
         super()._move()
-
-    def _disk_bytes(self) -> int:
-        readers = sum(reader.nbytes for reader in self._readers)
-        pages = self._source.num_pages if self._can_map() else 0
-        mapped = PageMap.bytes_for(pages, len(self._binding.master_columns))
-        return readers + self._page_scratch() + self._stretches.nbytes + mapped
-
-    def _can_map(self) -> bool:
-        """Whether pages can be joined without Arrow: single rows per key, codes as stored."""
-        binding = self._binding
-        plain = pa.types.is_int64(self._source.schema.field(binding.master_key[0]).type)
-        nbytes = PageMap.bytes_for(self._source.num_pages, len(binding.master_columns))
-        fits = _MAP_SHARE * nbytes <= self._budget
-        loads = isinstance(self._reader, PlainReader)
-        return binding.codec.exact and plain and self._source.unique and loads and fits
-
-    def _map_pages(self) -> None:
-        if self._map is None and self._can_map():
-            names = self._binding.master_columns
-            self._map = PageMap(self._source, self._binding.master_key[0], names)
-
-    def _hold_least(self) -> int:
-        return super()._hold_least() + 2 * self._source.max_row_bytes
-
-    def _scratch_bytes(self) -> int:
-        if not self._stream:
-            return 0
-        return super()._scratch_bytes() + self._places.nbytes + self._gathered.nbytes
-
-    def _front_share(self) -> float | int | str:
-        if self.join.front_stage is not None:
-            return self.join.front_stage  # type: ignore[no-any-return]
-        if self._mover is None:
-            self._mover = MemoryMover()
-        return self._mover.share
-
-    def _front_bytes(self) -> int:
-        if not self._stream:
-            return 0
-        return super()._front_bytes() + self._gone.nbytes + self._offered.nbytes
-
-    def _new_front_stage(
-        self, types: Sequence[pa.DataType], nbytes: int, variable: float
-    ) -> HotRows:
-        return HotRows(types, nbytes, variable)
-
-    def _allocate(self, nbytes: int) -> None:
-        assert self._stream is not None
-        nbytes -= self._make_front_stage()
-        most = self._most_rows
-        self._rows = np.empty(most, np.int32)
-        self._slots = np.empty(most, np.int32)
-        self._places = np.empty(most, np.int32)
-        self._map_pages()
-        schema = self._source.schema
-        types = [schema.field(name).type for name in self._binding.master_columns]
-        widest = self._source.max_row_bytes
-        row_bytes = min(self._source.row_bytes, widest)
-        self._gathered = Gathered(types, most, row_bytes)
-        nbytes -= most * widest
-        spare = max(0, nbytes - self._hold_least())
-        offers = min(most, _OFFERS, 1 + spare // 16 // max(1, widest))
-        self._offered = Gathered(types, offers, row_bytes)
-        self._offers: list[tuple[Any, Any]] = []  # codes and counts of the offered rows
-        self._gone = KnownAbsent(spare // _GONE_SHARE if self._stretches.exact else 0)
-        nbytes -= offers * widest + self._gone.nbytes
-        self._window = SweepWindow(self._stream, nbytes, self._variable_bytes, self._stretches)
 
     # -- taking in -------------------------------------------------------------------------
 
@@ -323,37 +226,6 @@ class SweepRun(ProbingRun):
         cuts = (np.flatnonzero(low[1:] - reached[:-1] > 1 + _GAP) + 1).tolist()
         for begin, end in zip([0, *cuts], [*cuts, len(slots)], strict=True):
             yield Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_SLOTS)
-
-    def _went_round(self) -> None:
-        """A sweep is done: perhaps memory would be of more use elsewhere."""
-        mover, front, pressed = self._mover, self._front, self._pressed
-        self._pressed = False
-        if mover is None or self._moving or not pressed or not isinstance(front, HotRows):
-            return
-        term, stats = mover.term, self.stats
-        term.sweeps += 1
-        served = stats.matched + stats.unmatched
-        term.tuples, term.hits = (
-            served - self._served_before,
-            stats.front_stage_hits - self._hits_before,
-        )
-        row_bytes = front.nbytes / max(1, front.capacity)
-        self._moving = mover.decide(front.coldest, row_bytes, self._window.nbytes)
-        if mover.term is not term:
-            self._served_before, self._hits_before = served, stats.front_stage_hits
-
-    def _move_memory(self) -> None:
-        """Divide the budget anew; the front stage's most used rows stay."""
-        self._moving = False
-        self._offers.clear()
-        self._offered.clear()
-        before, self._front = self._front, None
-        self._divide()
-        self._take_over(before)
-
-    def _take_over(self, before: FrontStage | HotRows | None) -> None:
-        if isinstance(before, HotRows) and isinstance(self._front, HotRows):
-            self._front.adopt(before)
 
     def _fetch(self, reader: PageReader, first: int, count: int) -> Fetched:
         """Read pages, and parse those that the map does not know yet."""
