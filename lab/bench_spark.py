@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
@@ -59,8 +60,9 @@ class Size:
     file: str
 
 
+# The budget per executor is a tenth of the large R, and as much as all of the small one.
 SIZES = {
-    "full": Size(20_000_000, 2_000_000, 1_000_000, 4, 5, 2, "256MB", "spark.json"),
+    "full": Size(20_000_000, 2_000_000, 1_000_000, 4, 5, 2, "226MB", "spark.json"),
     "small": Size(500_000, 100_000, 100_000, 2, 3, 2, "32MB", "spark-small.json"),
 }
 
@@ -269,7 +271,9 @@ def main(arguments: list[str] | None = None) -> int:
     ]
     for data in relations:
         data.prepare(console.print)
-    report: dict[str, Any] = {"size": options.size, "machine": machine.describe(), "relations": []}
+    report: dict[str, Any] = {"size": options.size, "memory": size.memory}
+    report.update(machine=machine.describe(), relations=[])
+    report["machine"]["packages"]["pyspark"] = pyspark.__version__
     with tempfile.TemporaryDirectory(prefix="semistream-bench-") as folder:
         spark = session(Path(folder))
         try:
