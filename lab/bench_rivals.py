@@ -110,7 +110,9 @@ def main(arguments: list[str] | None = None) -> int:
     points = size.everything() if options.all else [p for name in chosen for p in slices[name]]
     cells = list(grid.cells(size, points, names, options.seed))
     if options.variants:
-        cells = [c for c in cells if any(part in c.variant for part in options.variants.split(","))]
+        known = sorted({cell.variant for cell in cells})
+        variants = _names(options.variants, known, "variant", mark=";")
+        cells = [cell for cell in cells if cell.variant in variants]
     if not options.again:
         cells = [cell for cell in cells if cell.key not in results.cells]
     if machine.load()[0] > 1.0:
@@ -130,8 +132,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if any(report.is_wrong(cell) for cell in results.cells.values()) else 0
 
 
-def _names(text: str | None, known: list[str], what: str) -> list[str]:
-    names = text.split(",") if text else known
+def _names(text: str | None, known: list[str], what: str, mark: str = ",") -> list[str]:
+    names = text.split(mark) if text else known
     for name in names:
         if name not in known:
             sys.exit(f"there is no {what} {name!r}; there are {', '.join(known)}")
@@ -142,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", choices=sorted(grid.SIZES), default="full")
     parser.add_argument("--rivals", help="names, comma-separated; default: all")
-    parser.add_argument("--variants", help="only variants that contain one of these texts")
+    parser.add_argument("--variants", help="only these variants, separated by semicolons")
     parser.add_argument("--slices", help="centre, memory, rows, batch, exponent, cold")
     parser.add_argument("--all", action="store_true", help="the whole grid instead of slices")
     parser.add_argument("--again", action="store_true", help="measure cells that are there already")

@@ -142,7 +142,12 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
         server.serve()
     gc.collect()
     warm_rows, warm_seconds, before = server.rows, server.seconds, peer.facts()
-    report.say(stage="measuring", warm_up_tuples=server.tuples, warm_up_seconds=warm_seconds)
+    report.say(
+        stage="measuring",
+        warm_up_tuples=server.tuples,
+        warm_up_seconds=warm_seconds,
+        steady=peer.warm,
+    )
     rates: list[float] = []
     warm_processor = server.processor
     while len(rates) < cell.repeats and not (rates and clock.over):
@@ -163,6 +168,7 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
         facts_before=before,
         facts=peer.facts(),
     )
+    report.say(stage="serving what waits")
     out = server.rows + sum(rows.num_rows for rows in peer.flush())
     if out != server.tuples:
         report.say(wrong=f"{server.tuples} tuples in, {out} rows out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -44,8 +45,8 @@ class Dictionary(Rival):
                     self._rows.update(zip(keys, range(position, position + len(keys)), strict=True))
                     kept.append(batch.select(list(NAMES)))
                 position += len(keys)
-        # One chunk per column would double the memory, and int32 offsets end at 2 GB.
-        self._table = pa.Table.from_batches(kept) if kept else None
+        self._table = pa.Table.from_batches(kept).combine_chunks() if kept else None
+        gc.freeze()  # else the collector walks through all of R again and again
 
     def rows(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         keys = batch["product_id"].to_pylist()

@@ -14,7 +14,7 @@ from lab import rivals
 from lab.rivals.grid import Point, Size
 from lab.rivals.launch import KILLED
 
-REFERENCE = ("semistream", "chybridjoin")
+REFERENCE = ("semistream", "sweepjoin")
 BEGIN, END = "<!-- table -->", "<!-- end -->"
 SHORT = {
     KILLED: "killed",
@@ -52,6 +52,8 @@ def entry(cell: dict[str, Any] | None) -> str:
         return ""
     outcome = cell["outcome"]
     rate = f"{cell['rate'] / 1e6:.3g}" if cell.get("rate") is not None else ""
+    if rate and not cell.get("steady", True):
+        return f"{rate}*"
     if outcome == "right":
         return rate
     if outcome.startswith("cut"):
@@ -187,6 +189,7 @@ def markdown(results: Held, size: Size) -> str:
     """Both tables, the versions and the machine."""
     lines = [f"Million tuples/s. The centre is {_centre(size)}.", ""]
     lines += _markdown_table(*rates(results, size))
+    lines += ["", "\\* The cache or the window was still filling when the time for it was over."]
     lines += ["", "The centre in detail:", ""]
     lines += _markdown_table(*details(results, size))
     lines += ["", *left_out(results)] if results.left_out else []

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from semistream.errors import ConfigError
-from semistream.workload import price_of, products
+from semistream.workload import price_of, product_rows, products
 from semistream.workload.relations import SCHEMA
 
 
@@ -52,6 +52,15 @@ def test_prices_are_known_and_in_cents() -> None:
     assert prices.min() >= 0.01
     assert prices.max() <= 999.99
     assert np.array_equal(np.round(prices * 100) / 100, prices)
+
+
+def test_whole_rows_are_known_by_their_keys() -> None:
+    table = products(2_000, 90, seed=3).read_all().combine_chunks()
+    wanted = np.random.default_rng(5).integers(1, 2_001, 500)
+    expected = table.take(pa.array(wanted - 1)).to_batches()[0]
+    assert product_rows(wanted, 90, seed=3).equals(expected)
+    assert not product_rows(wanted, 90, seed=4).equals(expected)
+    assert product_rows([], 90).num_rows == 0
 
 
 def test_an_empty_relation() -> None:
