@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.joins.hot_rows import HotRows
 from semistream.joins.memory_mover import LEAST, MOST, START, MemoryMover, Term
 
 ROWS = 200_000
@@ -77,6 +78,18 @@ def test_hot_rows_that_fall_out_of_favour_leave(master: ss.MasterTable) -> None:
                 check(joined(run, keys), keys)
             share = (run.stats.front_stage_hits - before) / 20_000
             assert share > 0.5
+
+
+def test_a_key_that_is_offered_twice_enters_once() -> None:
+    hot = HotRows([pa.int64()], 10_000)
+    codes, ones = np.array([5, 7, 5]), np.ones(3, np.int64)
+    values = pa.array([50, 70, 50])
+    assert hot.admit(codes, ones, np.array([3, 1, 2]), [values], np.arange(3)) == (2, 0)
+    assert hot.count == 2
+    assert hot.drop(np.array([5])) == 1
+    found = hot.look_up(np.array([5, 7]), None, 0, 2, 2, once=True)
+    assert found.hit_rows.tolist() == [1]
+    assert hot.rows.take(found.hit_slots)[0].to_pylist() == [70]
 
 
 def test_memory_leaves_a_front_stage_that_nobody_hits(master: ss.MasterTable) -> None:

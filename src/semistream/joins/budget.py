@@ -40,6 +40,7 @@ class MemoryPlan(ABC):
     _stream_row_most: int
     _output_bytes: int
     _rows_allocated: int = SLICE_ROWS
+    _fixed: int = 1 << 62  # bytes of index and disk buffers when the memory was divided
     _spare: int
 
     @abstractmethod
@@ -74,8 +75,8 @@ class MemoryPlan(ABC):
         self._output_bytes = max(least, min(_output_share(self._budget), least + self._spare // 4))
         self._rows_allocated = SLICE_ROWS
         self._rows_allocated = self._most_rows
-        fixed = self._index_bytes + self._disk_bytes() + self._output_bytes
-        self._allocate(self._budget - fixed)
+        self._fixed = self._index_bytes + self._disk_bytes()
+        self._allocate(self._budget - self._fixed - self._output_bytes)
 
     def _part(self, value: float | int | str, what: str) -> int:
         """Bytes of an optional part: a size is kept to, a fraction gives way if memory is tight."""

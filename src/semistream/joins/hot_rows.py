@@ -106,6 +106,9 @@ class HotRows:
         from semistream.kernels import hot_rows as kernels
 
         fresh = kernels.held_entries(codes, *self._table()[:3]) < 0
+        repeated = np.ones(len(codes), np.bool_)  # a key may be offered by two visits
+        repeated[np.unique(codes, return_index=True)[1]] = False
+        fresh &= ~repeated
         starts = np.cumsum(counts) - counts
         order = np.argsort(-np.asarray(frequencies), kind="stable")
         order = order[fresh[order]]

@@ -6,6 +6,7 @@ than the read of a page; this is a queue and one lock per read.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Lock, Thread
@@ -46,9 +47,11 @@ class ReadAhead:
     def __init__(self, threads: int) -> None:
         self._asked: SimpleQueue[Reading | None] = SimpleQueue()
         self._threads = [
-            Thread(target=self._serve, name="semistream-read-ahead", daemon=True)
+            Thread(target=_serve, args=(self._asked,), name="semistream-read-ahead", daemon=True)
             for _ in range(threads)
         ]
+        # A run that nobody closed must not leave its threads behind.
+        self._end = weakref.finalize(self, _dismiss, self._asked, threads)
         for thread in self._threads:
             thread.start()
 
@@ -59,12 +62,16 @@ class ReadAhead:
 
     def close(self) -> None:
         """Wait for the reads that are under way."""
-        for _ in self._threads:
-            self._asked.put(None)
+        self._end()
         for thread in self._threads:
             thread.join()
-        self._threads = []
 
-    def _serve(self) -> None:
-        while (reading := self._asked.get()) is not None:
-            reading.run()
+
+def _serve(asked: SimpleQueue[Reading | None]) -> None:
+    while (reading := asked.get()) is not None:
+        reading.run()
+
+
+def _dismiss(asked: SimpleQueue[Reading | None], threads: int) -> None:
+    for _ in range(threads):
+        asked.put(None)

@@ -254,7 +254,8 @@ class Run(MemoryPlan):
 
     def _fit(self) -> None:
         """After a move: divide the memory again if the components no longer fit."""
-        if self.memory.total > self._budget or self._need() > self._budget:
+        fixed = self._index_bytes + self._disk_bytes()
+        if fixed > self._fixed or self._need() > self._budget:
             self._divide()
 
     def _bind(self, batch: pa.RecordBatch) -> None:

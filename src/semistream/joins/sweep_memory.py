@@ -74,6 +74,12 @@ class SweepMemory(ProbingRun):
             names = self._binding.master_columns
             self._map = PageMap(self._source, self._binding.master_key[0], names)
 
+    def _fit(self) -> None:
+        if self._stream is not None and self._source.max_row_bytes > self._widest:
+            self._divide()  # rows that are being gathered may take more than was set apart
+        else:
+            super()._fit()
+
     def _hold_least(self) -> int:
         return super()._hold_least() + 2 * self._source.max_row_bytes
 
@@ -109,7 +115,7 @@ class SweepMemory(ProbingRun):
         self._map_pages()
         schema = self._source.schema
         types = [schema.field(name).type for name in self._binding.master_columns]
-        widest = self._source.max_row_bytes
+        widest = self._widest = self._source.max_row_bytes
         row_bytes = min(self._source.row_bytes, widest)
         self._gathered = Gathered(types, most, row_bytes)
         nbytes -= most * widest

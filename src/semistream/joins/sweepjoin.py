@@ -296,7 +296,7 @@ class SweepRun(SweepMemory):
     def _probe_mapped(self, walk: MappedWalk) -> bool:
         """Match the visit's tuples as far as there is room for their rows."""
         assert self._visit is not None
-        room = self._most_rows - self._gathered.count
+        room = self._room()
         out = self._places[:room], self._rows[:room], self._slots[:room]
         found = self._window.match_mapped(
             walk, self._visit.slots, self._cursor, not self._binding.keeps_master, out
@@ -307,6 +307,12 @@ class SweepRun(SweepMemory):
             self._note_candidates(walk, places, rows, slots)
             self._gather(walk.mapped, places, rows, slots)
         return bool(self._cursor[0] >= len(self._visit.slots))
+
+    def _room(self) -> int:
+        """Rows that can still be gathered; at least one."""
+        if self._gathered.count >= self._most_rows:  # it may have shrunk: a wide tuple has come
+            self._hand_over()
+        return self._most_rows - self._gathered.count
 
     def _note_candidates(self, walk: MappedWalk, places: Any, rows: Any, slots: Any) -> None:
         """Rows that met several tuples may enter the front stage."""
@@ -339,7 +345,7 @@ class SweepRun(SweepMemory):
     def _probe(self, walk: Walk) -> bool:
         assert walk.codes is not None
         assert self._visit is not None
-        room = max(1, self._most_rows - self._gathered.count)
+        room = self._room()
         out = self._rows[:room], self._slots[:room]
         found = self._window.match(
             walk.codes,
