@@ -6,7 +6,8 @@
 Everything runs in one session on two cores, one pipeline after the other, on micro-batches of the
 same rows. The ceiling is a ``mapInArrow`` that only appends constant columns of the same types:
 no join that crosses into Python can be faster. A rate is rows per second of the median
-micro-batch after warm-up. Every answer is checked. Results go to lab/results/spark.json.
+micro-batch after warm-up, the better of two rounds. Every answer is checked. Results go to
+lab/results/spark.json.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ from semistream.spark import Metrics
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PARQUET, ONE_CROSSING = "enrich + Parquet sink", "one-crossing sink"
+ROUNDS = 2
+MISTAKES = ("wrong", "error")
 STRATEGIES = {  # which side carries the hint, and the hint
     "sort-merge": ("batch", "merge"),
     "shuffled hash of the batch": ("batch", "shuffle_hash"),
@@ -164,13 +167,14 @@ class Constants:
 def pipelines(bench: Bench, large: bool) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     size = bench.size
     stream, short = bench.stream(size.warm + size.measured), bench.stream(1 + size.spark_measured)
-    if large:
-        yield "read and discard", lambda: bench.discard(stream, size.warm)
-    yield "ceiling", lambda: bench.discard(bench.ceiling(stream), size.warm)
-    yield "enrich", lambda: bench.discard(bench.enriched(stream), size.warm)
-    if large:
-        yield PARQUET, lambda: bench.to_parquet(bench.enriched(stream), size.warm)
-        yield ONE_CROSSING, lambda: bench.one_crossing(stream, size.warm)
+    for _ in range(ROUNDS):  # the JVM compiles as it goes: who comes first must not lose
+        if large:
+            yield "read and discard", lambda: bench.discard(stream, size.warm)
+        yield "ceiling", lambda: bench.discard(bench.ceiling(stream), size.warm)
+        yield "enrich", lambda: bench.discard(bench.enriched(stream), size.warm)
+        if large:
+            yield PARQUET, lambda: bench.to_parquet(bench.enriched(stream), size.warm)
+            yield ONE_CROSSING, lambda: bench.one_crossing(stream, size.warm)
     for name in STRATEGIES:
         if name == "broadcast of R" and bench.data.rows > 5_000_000:
             continue  # 2.3 GB of rows do not go through a broadcast: Spark runs out of memory
@@ -181,14 +185,19 @@ def pipelines(bench: Bench, large: bool) -> Iterator[tuple[str, Callable[[], dic
 
 
 def measure(bench: Bench, large: bool, tell: Callable[[str], None]) -> dict[str, Any]:
+    """All pipelines; of several rounds the fastest counts, and a wrong answer in any."""
     results: dict[str, Any] = {}
     for name, pipeline in pipelines(bench, large):
         try:
-            results[name] = pipeline()
-            tell(f"R = {bench.data.rows:,}, {name}: {results[name]['rate'] / 1e6:.3f} M rows/s")
+            result = pipeline()
+            tell(f"R = {bench.data.rows:,}, {name}: {result['rate'] / 1e6:.3f} M rows/s")
         except Exception as error:
-            results[name] = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
-            tell(f"R = {bench.data.rows:,}, {name}: {results[name]['error']}")
+            result = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
+            tell(f"R = {bench.data.rows:,}, {name}: {result['error']}")
+        before = results.get(name, {})
+        faster = max(before, result, key=lambda one: float(one.get("rate", 0.0)))
+        mistakes = {k: v for one in (before, result) for k, v in one.items() if k in MISTAKES}
+        results[name] = {**faster, **mistakes}
     found = bench.checksum(bench.enriched)
     expected = bench.checksum(lambda df: bench.joined(df, "broadcast of the batch"))
     if found != expected:

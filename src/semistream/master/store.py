@@ -11,6 +11,7 @@ import contextlib
 import mmap
 import os
 import re
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,6 +160,8 @@ class LocalFile:
 
         None where that cannot be had; reading will do, or say why it cannot.
         """
+        if sys.platform != "linux":
+            return None
         base = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         size = begin + length - base
         try:
