@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from semistream.errors import ConfigError
-from semistream.joins import ALGORITHMS, Join, join
+from semistream.joins import Join, join
 from semistream.joins.binding import Binding, On, Select, key_pairs
 from semistream.joins.contract import _source as open_source
 from semistream.master import MasterTable
@@ -143,7 +143,7 @@ def _join(using: str | Join, source: PageSource, how: str) -> Join:
     elif not source.ordered:
         chosen = join("meshjoin", how=how)
     else:
-        chosen = join("sweepjoin" if "sweepjoin" in ALGORITHMS else "chybridjoin", how=how)
+        chosen = join("sweepjoin", how=how)
     if chosen.needs_order and not source.ordered:
         raise ConfigError(
             f"{chosen.name} needs a page index, which plain Parquet files do not have; build a "
