@@ -109,6 +109,21 @@ def test_memory_leaves_a_front_stage_that_nobody_hits(master: ss.MasterTable) ->
     assert shares[-1] < 0.75 * shares[0]
 
 
+def test_memory_leaves_a_window_that_is_hardly_used(master: ss.MasterTable) -> None:
+    rng = np.random.default_rng(4)
+    with ss.SweepJoin(memory="6MB", how="left").open(master, on="k") as run:
+        shares = []
+        for _ in range(30):  # as in Spark: a batch, then everything is drained
+            keys = 2 * np.minimum(rng.zipf(1.3, 8_000), ROWS - 1)
+            keys[::2] = rng.integers(0, 2 * ROWS, 4_000)
+            check(joined(run, keys), keys)
+            memory = run.memory
+            assert memory.total <= memory.budget
+            shares.append(memory["front stage"] / memory.budget)
+    assert shares[0] < 0.35
+    assert shares[-1] > 1.3 * shares[0]
+
+
 @pytest.mark.parametrize(("coldest", "grows"), [(0.0, False), (500.0, True)])
 def test_memory_moves_to_where_it_gains_more(coldest: float, grows: bool) -> None:
     mover = MemoryMover()

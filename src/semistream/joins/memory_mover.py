@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 START, LEAST, MOST = 0.3, 0.02, 0.5
+IDLE_WINDOW = 0.6  # the front stage's share if the window is hardly used
+_HARDLY = 4  # a window is hardly used if no more than one slot in so many was ever taken
 _SERVING = 0.25e-6  # seconds per tuple of a visit that no larger window would save
 _CLEAR = 1.4  # gains that differ by less are as good as equal
 _SWEEPS = 3.0  # between the first two decisions
@@ -35,6 +37,17 @@ class MemoryMover:
         self.term = Term()
         self._interval = _SWEEPS
         self._direction = 0
+
+    def decide_idle(self, most_waiting: int, capacity: int) -> bool:
+        """At the end of a sweep that never filled the window: whether the share has changed.
+
+        So it is where every micro-batch is drained before the next one comes.
+        """
+        if self.share >= IDLE_WINDOW or _HARDLY * most_waiting > capacity:
+            return False
+        self.term = Term()
+        self.share = IDLE_WINDOW
+        return True
 
     def decide(self, coldest: float, row_bytes: float, window_bytes: int) -> bool:
         """At the end of a sweep: whether the share has changed.

@@ -36,6 +36,8 @@ class SweepMemory(ProbingRun):
     _served_before = _hits_before = 0  # when the last decision on memory was made
     _pressed = False  # the window was full during this sweep
     _moving = False  # memory is to move between front stage and window as soon as nothing waits
+    _drains = False  # nothing is taken in until then
+    _most_waiting = 0
     _mover: MemoryMover | None = None
 
     def _attach(self, source: PageSource) -> None:
@@ -131,7 +133,12 @@ class SweepMemory(ProbingRun):
         """A sweep is done: perhaps memory would be of more use elsewhere."""
         mover, front, pressed = self._mover, self._front, self._pressed
         self._pressed = False
-        if mover is None or self._moving or not pressed or not isinstance(front, HotRows):
+        if mover is None or self._moving or not isinstance(front, HotRows):
+            return
+        if not pressed:
+            full = 10 * front.count > 9 * front.capacity
+            self._moving = full and mover.decide_idle(self._most_waiting, self._window.capacity)
+            self._drains = False
             return
         term, stats = mover.term, self.stats
         term.sweeps += 1
@@ -141,13 +148,13 @@ class SweepMemory(ProbingRun):
             stats.front_stage_hits - self._hits_before,
         )
         row_bytes = front.nbytes / max(1, front.capacity)
-        self._moving = mover.decide(front.coldest, row_bytes, self._window.nbytes)
+        self._drains = self._moving = mover.decide(front.coldest, row_bytes, self._window.nbytes)
         if mover.term is not term:
             self._served_before, self._hits_before = served, stats.front_stage_hits
 
     def _move_memory(self) -> None:
         """Divide the budget anew; the front stage's most used rows stay."""
-        self._moving = False
+        self._moving = self._drains = False
         self._offers.clear()
         self._offered.clear()
         before, self._front = self._front, None

@@ -139,6 +139,7 @@ class SweepRun(SweepMemory):
         if vacant:
             self._admit_to(vacant, self._add)
         self._pressed |= self._full
+        self._most_waiting = max(self._most_waiting, self._window.count)
         if self._full and not self._window.count:
             raise self._no_room()
 
@@ -159,7 +160,7 @@ class SweepRun(SweepMemory):
             self._incoming[0].batch.num_rows - self._incoming[0].taken if self._incoming else 0
         )
         enough = min(self._window.capacity // _VACANCY, waiting)
-        self._full = self._window.count > 0 and (self._moving or self._window.vacant < enough)
+        self._full = self._window.count > 0 and (self._drains or self._window.vacant < enough)
 
     # -- the sweep -------------------------------------------------------------------------
 
