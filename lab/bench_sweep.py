@@ -127,7 +127,7 @@ def _other(part: str, data: EngineData) -> Any:
     if part == "peers":
         return peers(data, replace(base, direct=False))
     if part == "limit":
-        return [limit(data, replace(base, percent=percent)) for percent in PERCENTS]
+        return limit(data, base, PERCENTS)
     return {"wait": wait, "cores": cores}[part](data, base)
 
 

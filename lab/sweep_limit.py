@@ -35,15 +35,18 @@ def processor_seconds(data: EngineData, batches: list[pa.RecordBatch]) -> float:
     for first in range(0, master.num_pages, 8):
         for page in reader.read(first, min(8, master.num_pages - first)):
             keys = page["product_id"].to_numpy()
-            rows = np.flatnonzero(np.isin(keys, wanted, assume_unique=True))
+            begin, end = np.searchsorted(wanted, [keys[0], keys[-1] + 1])
+            rows = np.searchsorted(keys, wanted[begin:end])
             ones = np.ones(len(rows), np.int64)
             columns = [page.column(name) for name in names]
             hot.admit(keys[rows], ones, ones, columns, rows)
     reader.close()
     if hot.count != len(wanted):
         raise RuntimeError(f"the table in memory holds {hot.count} of {len(wanted)} rows")
-    started, tuples = time.perf_counter(), 0
-    for batch in batches:
+    tuples = 0
+    for i, batch in enumerate([*batches[:4], *batches]):  # the first ones compile, and warm up
+        if i == 4:
+            started, tuples = time.perf_counter(), 0
         codes = batch["product_id"].to_numpy()
         found = hot.look_up(codes, None, 0, len(codes), len(codes), True)
         stream = batch.take(pa.array(found.hit_rows)).columns

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
@@ -97,12 +98,16 @@ def _polars(data: EngineData, base: Cell) -> dict[str, Any]:
     return _batch_by_batch(data, base, join)
 
 
-def limit(data: EngineData, base: Cell) -> dict[str, Any]:
-    """A run beside the floors that the machine sets for it."""
+def limit(data: EngineData, base: Cell, percents: Sequence[float]) -> list[dict[str, Any]]:
+    """Runs beside the floors that the machine sets for them."""
     with get_context("spawn").Pool(1) as pool:
         floor = pool.apply(_floor, (data,))
-    run = run_cell(base)
     disk = sweep_limit.disk_rate(data.master)
+    return [_limited(replace(base, percent=percent), floor, disk) for percent in percents]
+
+
+def _limited(base: Cell, floor: float, disk: float) -> dict[str, Any]:
+    run = run_cell(base)
     reading = run["bytes_read"] / run["rows_out"] / disk
     least = max(floor, reading)
     return {
@@ -119,9 +124,7 @@ def limit(data: EngineData, base: Cell) -> dict[str, Any]:
 def _floor(data: EngineData) -> float:
     machine.pin_to_one_core()
     pa.set_cpu_count(1)
-    batches = data.stream(3_000_000, 50_000)
-    sweep_limit.processor_seconds(data, batches[:4])  # compiles
-    return sweep_limit.processor_seconds(data, batches)
+    return sweep_limit.processor_seconds(data, data.stream(3_000_000, 50_000))
 
 
 def wait(data: EngineData, base: Cell) -> dict[str, Any]:
