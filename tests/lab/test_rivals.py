@@ -123,6 +123,28 @@ def test_a_rival_that_is_too_slow_says_what_it_reached() -> None:
     assert report.entry(found).endswith("(cut)")
 
 
+@pytest.mark.parametrize(
+    ("found", "late", "complaint", "said"),
+    [
+        ({"stage": "done", "cut": False}, False, "", "right"),
+        ({"out_of_memory": "OutOfMemoryException"}, False, "", KILLED),
+        ({"stage": "opening R"}, True, "", "cut by the time limit while opening R"),
+        ({"stage": "opening R"}, False, "memory allocation of 9 bytes failed", KILLED),
+        ({"stage": "opening R"}, False, "Segmentation fault", "failed: the process ended with"),
+        ({"error": "ValueError: no"}, False, "", "failed: ValueError: no"),
+    ],
+)
+def test_how_a_cell_ended(found: dict[str, Any], late: bool, complaint: str, said: str) -> None:
+    limit = limits.Limit(1 << 20, None, "rlimit")
+    assert launch.outcome(found, 1, limit, late, complaint).startswith(said)
+
+
+def test_out_of_memory_without_a_limit_is_the_rivals_own() -> None:
+    limit = limits.Limit(1 << 20, None, "none")
+    ended = launch.outcome({"out_of_memory": "Not enough memory"}, 0, limit, False, "")
+    assert ended == "out of memory within its own limit"
+
+
 def test_a_budget_that_is_refused_is_reported() -> None:
     found = measured(cell("semistream", "hybridjoin", memory="1"))
     assert found["outcome"].startswith("refused: ")
