@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+OUT_OF_MEMORY = ("OutOfMemory", "Not enough memory")  # DuckDB's, Java's and Spark's words for it
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -101,8 +103,9 @@ def measure(cell: Cell, report: Report) -> None:
     except MemoryError as error:
         report.say(out_of_memory=f"{type(error).__name__}: {error}"[:300])
     except Exception as error:
-        kind = "out_of_memory" if "OutOfMemory" in type(error).__name__ else "error"
-        report.say(**{kind: f"{type(error).__name__}: {error}"[:600]})
+        text = f"{type(error).__name__}: {error}"
+        ended = "out_of_memory" if any(sign in text for sign in OUT_OF_MEMORY) else "error"
+        report.say(**{ended: text[:600]})
     finally:
         with contextlib.suppress(Exception):  # it may never have been opened
             peer.close()

@@ -25,7 +25,7 @@ def ratios(results: Held, size: Size, path: Path) -> Path:
     panels = _panels(results, size)
     style = {"font.size": 15, "axes.spines.top": False, "axes.spines.right": False}
     with rc_context(style):
-        height = 2.6 + 0.36 * len(names)
+        height = 2.6 + 0.42 * len(names)
         figure = Figure(figsize=(6.4 + 5.4 * len(panels), height), layout="constrained")
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, (title, points) in zip(axes, panels.items(), strict=True):
@@ -74,7 +74,7 @@ def _panel(
     for number, (label, point) in enumerate(points.items()):
         colour, mark = MARKS[number % len(MARKS)]
         reference = found.get((*REFERENCE, point), {}).get("rate")
-        shift = 0.24 * (number - (len(points) - 1) / 2)
+        shift = 0.2 * (number - (len(points) - 1) / 2)
         drawn = []
         for row, pair in enumerate(names):
             cell = found.get((*pair, point))
@@ -84,7 +84,7 @@ def _panel(
                 drawn.append((min(_MOST, max(_LEAST, cell["rate"] / reference)), row + shift))
             else:
                 stopped = True
-                axis.plot(_LEAST, row + shift, "x", color=colour, markersize=8, clip_on=False)
+                axis.plot(_LEAST, row + shift, "x", color="#222222", markersize=7, clip_on=False)
         axis.plot(
             [x for x, _ in drawn],
             [y for _, y in drawn],
@@ -92,7 +92,7 @@ def _panel(
             color=colour,
             markeredgecolor="#222222",
             markeredgewidth=0.8,
-            markersize=9,
+            markersize=8,
             label=label,
         )
     if stopped:

@@ -123,6 +123,28 @@ def test_a_rival_that_is_too_slow_says_what_it_reached() -> None:
     assert report.entry(found).endswith("(cut)")
 
 
+@pytest.mark.parametrize(
+    ("found", "late", "complaint", "said"),
+    [
+        ({"stage": "done", "cut": False}, False, "", "right"),
+        ({"out_of_memory": "OutOfMemoryException"}, False, "", KILLED),
+        ({"stage": "opening R"}, True, "", "cut by the time limit while opening R"),
+        ({"stage": "opening R"}, False, "memory allocation of 9 bytes failed", KILLED),
+        ({"stage": "opening R"}, False, "Segmentation fault", "failed: the process ended with"),
+        ({"error": "ValueError: no"}, False, "", "failed: ValueError: no"),
+    ],
+)
+def test_how_a_cell_ended(found: dict[str, Any], late: bool, complaint: str, said: str) -> None:
+    limit = limits.Limit(1 << 20, None, "rlimit")
+    assert launch.outcome(found, 1, limit, late, complaint).startswith(said)
+
+
+def test_out_of_memory_without_a_limit_is_the_rivals_own() -> None:
+    limit = limits.Limit(1 << 20, None, "none")
+    ended = launch.outcome({"out_of_memory": "Not enough memory"}, 0, limit, False, "")
+    assert ended == "out of memory within its own limit"
+
+
 def test_a_budget_that_is_refused_is_reported() -> None:
     found = measured(cell("semistream", "hybridjoin", memory="1"))
     assert found["outcome"].startswith("refused: ")
@@ -235,7 +257,8 @@ def test_without_control_groups_there_is_an_rlimit(tmp_path: Path) -> None:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The whole benchmark on a tiny R, published into a folder of the test's own."""
-    tiny = bench_rivals.grid.Size((ROWS,), 500, 1.0, 500, 0.05, 2, 0.01, 10.0, "tiny.json")
+    settings = (500, 1.0, 500, 0.05, 2, 0.01, 10.0, "tiny.json")
+    tiny = bench_rivals.grid.Size((ROWS,), *settings, centre_only=("sqlite",))
     monkeypatch.setitem(bench_rivals.grid.SIZES, "small", tiny)
     monkeypatch.setattr(bench_rivals, "DOCS", tmp_path)
     (tmp_path / "rivals.md").write_text("Before.\n\n<!-- table -->\nold\n<!-- end -->\n\nAfter.\n")
@@ -249,8 +272,9 @@ def test_the_table_and_the_picture_are_written(small: Path) -> None:
     first = json.loads(out.read_text())["cells"]
     assert bench_rivals.main([*common, "--rivals", "dictionary,sqlite", "--publish"]) == 0
     held = json.loads(out.read_text())
-    assert held["cells"][:2] == first  # kept, not measured again
-    assert len(held["cells"]) == 4
+    assert held["cells"][: len(first)] == first  # kept, not measured again
+    assert len(first) == 4  # two variants at the centre and with memory for all of R
+    assert [cell["memory"] for cell in held["cells"]] == ["10"] * 2 + ["all"] * 2 + ["10"] * 2
     assert len(held["runs"]) == 2
     assert "duckdb" in held["runs"][1]["packages"]
     text = (small / "rivals.md").read_text()
