@@ -71,9 +71,9 @@ def _duckdb(data: EngineData, base: Cell) -> dict[str, Any]:
 
     machine.pin_to_one_core()
     connection = duckdb.connect(config={"threads": 1})
-    table = _table(data)
-    connection.execute("create table products as select * from table")
-    del table
+    loaded = _table(data)  # DuckDB finds it by its name
+    connection.execute("create table products as select * from loaded")
+    del loaded
 
     def join(batch: pa.RecordBatch) -> pa.Table:
         sales = pa.Table.from_batches([batch])  # noqa: F841 - DuckDB finds it by its name
