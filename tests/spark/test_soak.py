@@ -25,6 +25,7 @@ from spark.streams import Sink, feed, stream_of
 SECONDS = float(os.environ.get("SEMISTREAM_SOAK_SECONDS", "60"))
 PRODUCTS = 20_000
 MEMORY = 48_000_000
+BARE = 200_000_000  # Python, Arrow and the compiled loops: what docs/cluster.md says of a worker
 
 SALES = pa.schema([("sale_id", pa.int64()), ("product_id", pa.int64())])
 
@@ -186,3 +187,4 @@ def check_memory(watch: Watch) -> None:
         growth = last[pid] - middle[pid]
         print(f"worker {pid}: {middle[pid] >> 20} MiB, then {last[pid] >> 20} MiB")
         assert growth < 10_000_000, f"worker {pid} grew by {growth} bytes after warm-up"
+        assert last[pid] < BARE + MEMORY
