@@ -155,11 +155,16 @@ class SweepMemory(ProbingRun):
     def _move_memory(self) -> None:
         """Divide the budget anew; the front stage's most used rows stay."""
         self._moving = self._drains = False
-        self._offers.clear()
-        self._offered.clear()
+        self._withdraw_offers()
         before, self._front = self._front, None
         self._divide()
         self._take_over(before)
+
+    def _withdraw_offers(self) -> None:
+        """Rows that were offered to the front stage, and not admitted yet, are not to be."""
+        if self._stream is not None:
+            self._offers.clear()
+            self._offered.clear()
 
     def _take_over(self, before: FrontStage | HotRows | None) -> None:
         if isinstance(before, HotRows) and isinstance(self._front, HotRows):

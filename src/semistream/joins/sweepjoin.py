@@ -10,7 +10,7 @@ Waiting is bounded by one sweep: a tuple leaves at the latest when the sweep has
 
 | component | bytes |
 |---|---|
-| window | capacity * (9 + record): code and state; and 8 per chunk of tuples |
+| window | capacity * (10 + record): code, state, lists; and 8 per chunk of tuples |
 | lists | 32 per stretch |
 | disk buffer | a stretch, and one for each read in flight |
 
@@ -30,17 +30,15 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.contract import Join
-from semistream.joins.front_stage import FrontStage
 from semistream.joins.hot_rows import HotRows
 from semistream.joins.page_map import MappedWalk
 from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import Walk
 from semistream.joins.read_ahead import ReadAhead, Reading
-from semistream.joins.rows import Rows, Slots
+from semistream.joins.rows import Slots
 from semistream.joins.run import Run
-from semistream.joins.sweep_memory import SweepMemory
+from semistream.joins.sweep_front import SweepFront
 from semistream.kernels import states
-from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource
 from semistream.master.reader import PlainReader
 from semistream.memory import check_part
@@ -99,7 +97,7 @@ class Visit:
     pages: Reading | None = None
 
 
-class SweepRun(SweepMemory):
+class SweepRun(SweepFront):
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
         self._background = ReadAhead(len(self._idle)) if self._idle else None
@@ -122,9 +120,7 @@ class SweepRun(SweepMemory):
 
     def _move(self) -> None:
         self._hand_over()
-        if self._stream is not None and self._offers:
-            self._offers.clear()  # rows of the old version must not enter the front stage now
-            self._offered.clear()
+        self._withdraw_offers()  # rows of the old version must not enter the front stage now
         super()._move()
 
     # -- taking in -------------------------------------------------------------------------
@@ -148,9 +144,6 @@ class SweepRun(SweepMemory):
         keys = [batch.column(name) for name in self._binding.stream_key]
         adopted = keys if self._stretches.exact else self._binding.codec.adopt(keys)
         return self._window.add(codes, columns, rows, adopted)
-
-    def _known_absent(self, codes: Codes, rows: Rows) -> Mask | None:
-        return self._gone.among(codes, rows)
 
     def _iteration_ends(self) -> None:
         if self._mover is not None and self._iteration_started is not None:
@@ -315,34 +308,6 @@ class SweepRun(SweepMemory):
             self._hand_over()
         return self._most_rows - self._gathered.count
 
-    def _note_candidates(self, walk: MappedWalk, places: Any, rows: Any, slots: Any) -> None:
-        """Rows that met several tuples may enter the front stage."""
-        front = self._front
-        if front is None:
-            return
-        from semistream.kernels import sweep as kernels
-
-        first, counts = kernels.frequent(places, rows, front.threshold)
-        if not len(first):
-            return
-        while len(first):
-            room = self._offered.most - self._offered.count
-            some, first = first[:room], first[room:]
-            self._offered.add(walk.mapped, places[some], rows[some])
-            self._offers.append((self._window.codes[slots[some]], counts[:room]))
-            counts = counts[room:]
-            if self._offered.count == self._offered.most:
-                self._admit_offered(front)
-
-    def _admit_offered(self, front: FrontStage | HotRows) -> None:
-        codes = np.concatenate([codes for codes, _ in self._offers])
-        counts = np.concatenate([counts for _, counts in self._offers])
-        columns, rows = self._offered.finish(), np.arange(len(codes))
-        self._offers.clear()
-        admitted, evicted = front.admit(codes, np.ones_like(rows), counts, columns, rows)
-        if admitted or evicted:
-            self._observer.front_stage_changed(admitted, evicted, front.count, front.threshold)
-
     def _probe(self, walk: Walk) -> bool:
         assert walk.codes is not None
         assert self._visit is not None
@@ -388,13 +353,13 @@ class SweepRun(SweepMemory):
         else:
             self._absent = slots[self._window.state[slots] == states.WAITING]
         self._unmatched = len(self._absent)
+        self._gone.add(self._window.codes[self._absent])
         self._leave()
 
     def _leave(self) -> None:
         """The visit's tuples leave; those without a match go out, too, where they are wanted."""
         assert self._visit is not None
         assert self._absent is not None
-        self._gone.add(self._window.codes[self._absent])
         if len(self._absent) and self._binding.how in ("left", "left_anti"):
             held = sum(len(slots) for slots in self._absentees)
             some = self._absent[: self._most_rows - held]

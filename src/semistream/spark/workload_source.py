@@ -155,9 +155,9 @@ def _flag(name: str, text: str) -> bool:
 
 def register_workload(spark: SparkSession) -> None:
     """Make the source known to a session; ``ss.register`` does it, too."""
-    kind = type("RegisteredWorkload", (WorkloadSource,), {"slots": task_slots(spark)})
-    kind.__module__ = "__main__"  # so that it travels whole, with what only this session knows
-    spark.dataSource.register(kind)
+    # A class of __main__ is pickled whole, and with it the number of slots.
+    values = {"slots": task_slots(spark), "__module__": "__main__"}
+    spark.dataSource.register(type("RegisteredWorkload", (WorkloadSource,), values))
 
 
 class WorkloadSource(DataSource):
