@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from lab.engine_data import ROW_BYTES
 from lab.lru_lmdb import allocated, capacity, row_type
+from lab.rivals.contract import Rival
 from semistream.workload.relations import FIXED_BYTES
 
 Keys = npt.NDArray[np.int64]
@@ -126,3 +127,21 @@ class Lru:
             "cached_rows": self.capacity,
             "hit_rate": round(self.hits / self.asked, 4) if self.asked else None,
         }
+
+
+class BehindLru(Rival):
+    """A key-value store behind an LRU, which ``open`` makes: look-ups one by one, or in batches."""
+
+    variants = ("one by one", "in batches")
+    lru: Lru
+
+    def rows(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
+        one_by_one = self.variant == "one by one"
+        yield self.lru.one_by_one(batch) if one_by_one else self.lru.in_batches(batch)
+
+    @property
+    def warm(self) -> bool:
+        return self.lru.full
+
+    def facts(self) -> dict[str, Any]:
+        return self.lru.facts()

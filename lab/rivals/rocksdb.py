@@ -7,23 +7,18 @@ room. Cold reads are direct I/O, which RocksDB offers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from lab.rivals.contract import Rival
 from lab.rivals.data import RivalData
-from lab.rivals.lookups import ROW, Lru, pack
+from lab.rivals.lookups import ROW, BehindLru, Lru, pack
 
 BLOCK_CACHE = 8 << 20
 
 
-class RocksDb(Rival):
+class RocksDb(BehindLru):
     name = "RocksDB + LRU"
     packages = ("rocksdict",)
-    variants = ("one by one", "in batches")
     cold = "direct"
 
     @classmethod
@@ -63,18 +58,6 @@ class RocksDb(Rival):
         # `store[keys]` with a list is RocksDB's MultiGet.
         get = self._store.__getitem__
         self.lru = Lru(self.grant.budget, self.data.rows, get, lambda keys: get(keys))
-        one_by_one = self.variant == "one by one"
-        self._join = self.lru.one_by_one if one_by_one else self.lru.in_batches
-
-    def rows(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
-        yield self._join(batch)
-
-    @property
-    def warm(self) -> bool:
-        return self.lru.full
-
-    def facts(self) -> dict[str, Any]:
-        return self.lru.facts()
 
     def close(self) -> None:
         self._store.close()
