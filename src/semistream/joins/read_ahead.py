@@ -14,18 +14,21 @@ from typing import Any
 
 
 class Reading:
-    """A read that was asked for."""
+    """A read that was asked for; ``begun`` is free as soon as a thread has taken it up."""
 
-    __slots__ = ("_done", "_error", "_value", "_work")
+    __slots__ = ("_done", "_error", "_value", "_work", "begun")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
         self._done = Lock()
         self._done.acquire()
+        self.begun = Lock()
+        self.begun.acquire()
         self._value: Any = None
         self._error: BaseException | None = None
 
     def run(self) -> None:
+        self.begun.release()
         try:
             self._value = self._work()
         except BaseException as error:
@@ -56,8 +59,14 @@ class ReadAhead:
             thread.start()
 
     def submit(self, work: Callable[[], Any]) -> Reading:
+        """Hand a read to a thread, and let it begin.
+
+        Where there is one core for all, a thread that is merely woken up would ask the disk only
+        when the sweep stops to wait for it.
+        """
         reading = Reading(work)
         self._asked.put(reading)
+        reading.begun.acquire()
         return reading
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 _NONE = np.zeros(0, np.bool_)
 _UNIT = 8
+_ALIGNED = 64  # where a column begins in a block of several, as Arrow likes it
 _LIVE_SHARE = 0.8  # of the heap; the rest lets a compaction free enough to be worth its walk
 _ARENA_SHARE = 0.4  # of the arena; merging its chunks needs the old and the new copy at once
 
@@ -41,6 +42,10 @@ class Layout:
             [(f"c{i}", _storage(types[i])) for i in widths]
             + [(f"valid{m}", np.uint8) for m in range(masks)]
         )
+        offsets: Any = self.record.fields
+        self.widths = np.array([width_of(types[i]) for i in self.fixed], np.int64)
+        self.places = np.array([offsets[f"c{i}"][1] for i in self.fixed], np.int64)
+        self.nth = {i: place for place, i in enumerate(self.fixed)}
         self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
 
     def heap_bytes(self, columns: Sequence[pa.Array]) -> float:
@@ -64,6 +69,7 @@ class RowStore:
         self._records: Any = None
         if layout.fixed:
             self._records = self._matrix.view(layout.record).reshape(capacity)
+        self._at = self._matrix.ctypes.data
         self._masks = -(-len(layout.fixed) // 8)
         self._nullable = np.zeros(len(layout.types), np.bool_)
         nested = len(layout.nested)
@@ -133,12 +139,18 @@ class RowStore:
             arena.put(columns[i], rows, slots)
 
     def _put_fixed(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
+        from semistream.kernels import rows as kernels
+
         records = self._records
         assert records is not None
         masks: dict[int, Any] = {}
+        layout = self.layout
+        owners = [fixed_buffer(columns[i]) for i in layout.fixed]
+        sources = np.array([address for _, address in owners], np.int64)
+        size = layout.record.itemsize
+        kernels.put_fixed(sources, layout.widths, layout.places, rows, slots, self._at, size)
         for place, i in enumerate(self.layout.fixed):
             column = columns[i]
-            records[f"c{i}"][slots] = fixed_values(column)[rows]
             if column.null_count:
                 self._expect_nulls(i)
                 absent = (~validity(column)[rows]).astype(np.uint8) << (place % 8)
@@ -182,13 +194,29 @@ class RowStore:
     def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
         """Arrow arrays of all columns (or only some) for these slots."""
         wanted = range(len(self.layout.types)) if only is None else only
-        records = None
-        if self._records is not None:
-            records = np.take(self._matrix, slots, axis=0).view(self.layout.record)
-            records = records.reshape(len(slots))
-        return [self._column(i, slots, records) for i in wanted]
+        values = self._take_fixed([i for i in wanted if i in self.layout.nth], slots)
+        return [self._column(i, slots, values.get(i)) for i in wanted]
 
-    def _column(self, i: int, slots: Slots, records: Any) -> pa.Array:
+    def _take_fixed(self, wanted: Sequence[int], slots: Slots) -> dict[int, pa.Buffer]:
+        """The values of these fixed-width columns."""
+        from semistream.kernels import rows as kernels
+
+        if not wanted:
+            return {}
+        layout, count = self.layout, len(slots)
+        which = [layout.nth[i] for i in wanted]
+        widths = layout.widths[which]
+        ends = np.cumsum(-(-widths * count // _ALIGNED) * _ALIGNED)
+        memory = np.empty(int(ends[-1]), np.uint8)  # one for all: numpy tells addresses slowly
+        starts = [0, *ends[:-1].tolist()]
+        targets = memory.ctypes.data + np.array(starts)
+        kernels.take_fixed(
+            targets, widths, layout.places[which], slots, self._at, layout.record.itemsize
+        )
+        buffer, sizes = pa.py_buffer(memory), (widths * count).tolist()
+        return {i: buffer.slice(*part) for i, *part in zip(wanted, starts, sizes, strict=True)}
+
+    def _column(self, i: int, slots: Slots, values: pa.Buffer | None) -> pa.Array:
         kind = self.layout.types[i]
         if i in self._arenas:
             return self._arenas[i].take(slots)
@@ -196,12 +224,11 @@ class RowStore:
             return pa.nulls(len(slots))
         if i in self.layout.text:
             return self._text_column(i, slots)
-        values = np.ascontiguousarray(records[f"c{i}"])
         present = None
         if self._nullable[i]:
-            place = self.layout.fixed.index(i)
-            present = (records[f"valid{place // 8}"] >> (place % 8)) & 1
-        return array_of(kind, values, present)
+            place = self.layout.nth[i]
+            present = (self._records[f"valid{place // 8}"][slots] >> (place % 8)) & 1
+        return array_of(kind, len(slots), values, present)
 
     def _text_column(self, i: int, slots: Slots) -> pa.Array:
         from semistream.kernels import rows as kernels
@@ -306,31 +333,29 @@ class _Arena:
             self._merge(list(self._chunks))
 
 
-def fixed_values(column: pa.Array) -> np.ndarray[Any, Any]:
-    """The values buffer of a fixed-width column as NumPy, whatever lies under its nulls."""
-    kind = column.type
-    if pa.types.is_boolean(kind):
-        return np.asarray(column.cast(pa.uint8()).fill_null(0))
-    dtype = np.dtype(_storage(kind))
-    buffer = column.buffers()[1]
-    if buffer is None or len(column) == 0:
-        return np.zeros(len(column), dtype)
-    return np.frombuffer(buffer, dtype, len(column), column.offset * dtype.itemsize)
+def fixed_buffer(column: pa.Array) -> tuple[Any, int]:
+    """Who owns the values of a fixed-width column, and their address."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8()).fill_null(0)
+    width, buffer = width_of(column.type) or 0, column.buffers()[1]
+    if buffer is None:  # allowed where all is null
+        buffer, column = pa.py_buffer(bytes(width * len(column))), column.slice(0, 0)
+    return buffer, buffer.address + column.offset * width
 
 
 def validity(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
     return np.asarray(column.is_valid())
 
 
-def array_of(kind: pa.DataType, values: np.ndarray[Any, Any], present: Any = None) -> pa.Array:
+def array_of(kind: pa.DataType, rows: int, values: Any, present: Any = None) -> pa.Array:
     """An Arrow array over these values; ``present`` tells which are not null."""
-    rows = len(values)
     if pa.types.is_boolean(kind):
-        values = np.packbits(values.astype(np.bool_), bitorder="little")
+        flags = np.frombuffer(values, np.bool_, rows)
+        values = pa.py_buffer(np.packbits(flags, bitorder="little"))
     mask = None
     if present is not None and not np.all(present):
         mask = pa.py_buffer(np.packbits(present.astype(np.bool_), bitorder="little"))
-    return pa.Array.from_buffers(kind, rows, [mask, pa.py_buffer(values)])
+    return pa.Array.from_buffers(kind, rows, [mask, values])
 
 
 def width_of(kind: pa.DataType) -> int | None:

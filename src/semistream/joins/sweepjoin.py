@@ -46,7 +46,8 @@ from semistream.memory import check_part
 _MANY = 8  # tuples per page: then a page that nobody needs is rare enough to be read along
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
 _KEPT = 16  # visits whose rows are kept back, at most, to fill an output batch
-_VACANCY = 8  # tuples are taken in when one slot in so many is free
+_ENOUGH = 2048  # tuples: so many make an output batch, and are taken in before reads run dry
+_VACANCY = 8  # in a small window less is enough: one slot in so many
 _NO_ORDER = np.zeros(0, np.int64)
 _NO_SLOTS = np.zeros(0, np.int32)
 
@@ -152,8 +153,13 @@ class SweepRun(SweepFront):
         waiting = (
             self._incoming[0].batch.num_rows - self._incoming[0].taken if self._incoming else 0
         )
-        enough = min(self._window.capacity // _VACANCY, waiting)
+        enough = min(self._enough, waiting)
         self._full = self._window.count > 0 and (self._drains or self._window.vacant < enough)
+
+    @property
+    def _enough(self) -> int:
+        """Tuples that are worth the cost of a batch."""
+        return min(_ENOUGH, self._window.capacity // _VACANCY)
 
     # -- the sweep -------------------------------------------------------------------------
 
@@ -379,7 +385,7 @@ class SweepRun(SweepFront):
         if isinstance(self._front, HotRows) and len(self._visit.chunks):
             self._front.age(1 / len(self._stretches))
         self._visit = self._walk = self._absent = None
-        if _VACANCY * self._served_count >= self._window.capacity or len(self._served) >= _KEPT:
+        if self._served_count >= self._enough or len(self._served) >= _KEPT:
             self._hand_over()
         self._iteration_ends()
 

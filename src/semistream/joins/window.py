@@ -46,7 +46,8 @@ class StreamLayout:
 
     def _key_of(self, codes: Codes) -> pa.Array:
         kind = self.schema.field(self._key_places[0]).type
-        return array_of(kind, codes.astype(np.dtype(f"i{kind.bit_width // 8}")))
+        values = codes.astype(np.dtype(f"i{kind.bit_width // 8}"))
+        return array_of(kind, len(codes), pa.py_buffer(values))
 
     def keys(self, store: RowStore, slots: Slots, codes: Codes) -> list[pa.Array]:
         """The key columns of these slots."""

@@ -8,6 +8,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+_BYTE = ir.IntType(8).as_pointer()
+
 
 @intrinsic
 def prefetch(typingctx, array, index):
@@ -20,16 +22,30 @@ def prefetch(typingctx, array, index):
         place = context.cast(builder, args[1], signature.args[1], types.intp)
         stride = builder.extract_value(struct.strides, 0)
         address = cgutils.pointer_add(builder, struct.data, builder.mul(place, stride))
-        byte = ir.IntType(8).as_pointer()
-        word = ir.IntType(32)
-        function = builder.module.declare_intrinsic(
-            "llvm.prefetch", [byte], ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        )
-        to_read, keep, data = word(0), word(3), word(1)
-        builder.call(function, [builder.bitcast(address, byte), to_read, keep, data])
+        _prefetch(builder, builder.bitcast(address, _BYTE))
         return context.get_dummy_value()
 
     return types.void(array, index), codegen
+
+
+@intrinsic
+def prefetch_at(typingctx, address):
+    """The same for an address; it need not be one that can be read."""
+
+    def codegen(context, builder, signature, args):
+        _prefetch(builder, builder.inttoptr(args[0], _BYTE))
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+def _prefetch(builder, pointer):
+    word = ir.IntType(32)
+    function = builder.module.declare_intrinsic(
+        "llvm.prefetch", [_BYTE], ir.FunctionType(ir.VoidType(), [_BYTE, word, word, word])
+    )
+    to_read, keep, data = word(0), word(3), word(1)
+    builder.call(function, [pointer, to_read, keep, data])
 
 
 @intrinsic

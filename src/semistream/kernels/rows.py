@@ -7,9 +7,53 @@ Positions count 8-byte units; -1 is a null.
 
 from numba import njit
 
-from semistream.kernels.intrinsics import copy_bytes
+from semistream.kernels.intrinsics import (
+    copy_bytes,
+    copy_raw,
+    load_int32,
+    load_int64,
+    prefetch,
+    prefetch_at,
+    store_int32,
+    store_int64,
+)
 
 _UNIT = 8
+_AHEAD = 12  # rows whose cache misses are waited for together
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _copy_value(target, source, width):
+    if width == 8:
+        store_int64(target, load_int64(source))
+    elif width == 4:
+        store_int32(target, load_int32(source))
+    else:
+        copy_raw(target, source, width)
+
+
+@njit(cache=True, nogil=True)
+def put_fixed(sources, widths, places, rows, slots, records, size):
+    """Copy row ``rows[i]`` of all columns to the record of ``slots[i]``, for every i.
+
+    Column ``c`` has its values at address ``sources[c]``, and ``places[c]`` within the records,
+    which have ``size`` bytes each and begin at ``records``.
+    """
+    for i in range(len(rows)):
+        record = records + slots[i] * size
+        for c in range(len(widths)):
+            _copy_value(record + places[c], sources[c] + rows[i] * widths[c], widths[c])
+
+
+@njit(cache=True, nogil=True)
+def take_fixed(targets, widths, places, slots, records, size):
+    """The other way round: the records of ``slots`` into columns at the addresses ``targets``."""
+    for i in range(len(slots)):
+        if i + _AHEAD < len(slots):
+            prefetch_at(records + slots[i + _AHEAD] * size)
+        record = records + slots[i] * size
+        for c in range(len(widths)):
+            _copy_value(targets[c] + i * widths[c], record + places[c], widths[c])
 
 
 @njit(cache=True, nogil=True)
@@ -94,6 +138,10 @@ def measure(slots, column, headers, positions, offsets, valid):
 @njit(cache=True, nogil=True)
 def gather(slots, column, heap, positions, offsets, out):
     for i in range(len(slots)):
+        if i + _AHEAD < len(slots):
+            following = positions[slots[i + _AHEAD], column]
+            prefetch(heap, following * _UNIT)
+            prefetch(heap, following * _UNIT + 64)
         position = positions[slots[i], column]
         if position < 0:
             continue

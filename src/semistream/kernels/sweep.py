@@ -10,8 +10,51 @@ chunk instead of one per tuple. All chunks but the newest of a stretch are full.
 import numpy as np
 from numba import carray, njit
 
-from semistream.kernels.intrinsics import address_as_pointer, load_int64
+from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.states import MATCHED, WAITING
+
+_AHEAD = 12  # tuples whose cache misses are waited for together
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _line(sorted_codes):
+    """(code, slope) of the straight line through the first and the last of these codes."""
+    if len(sorted_codes) == 0:
+        return 0.0, 0.0
+    base = float(sorted_codes[0])
+    width = float(sorted_codes[len(sorted_codes) - 1]) - base
+    return base, (len(sorted_codes) - 1) / width if width > 0 else 0.0
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _first_row(page_codes, code, low, guess):
+    """The first row from ``low`` on whose code is not below ``code``, looked for near a guess.
+
+    Keys are often dense, and then the guess is right and one cache line is touched.
+    """
+    end = len(page_codes)
+    step = 1
+    if page_codes[guess] < code:
+        begin, stop = guess + 1, guess + 1
+        while stop < end and page_codes[stop] < code:
+            begin = stop + 1
+            stop += step
+            step <<= 1
+        stop = min(stop, end)
+    else:
+        begin, stop = guess - 1, guess
+        while begin >= low and page_codes[begin] >= code:
+            stop = begin
+            begin -= step
+            step <<= 1
+        begin = max(begin + 1, low)
+    while begin < stop:
+        middle = (begin + stop) >> 1
+        if page_codes[middle] < code:
+            begin = middle + 1
+        else:
+            stop = middle
+    return begin
 
 
 @njit(cache=True, nogil=True)
@@ -25,17 +68,17 @@ def place(
     every stretch, tells. Returns (tuples placed, free chunks left).
     """
     known = len(stretches) > 0
+    last = len(firsts) - 1
+    base, slope = _line(firsts)
     for i in range(len(rows)):
         code = new_codes[rows[i]]
-        stretch = 0
         if known:
-            stretch = stretches[i]
+            stretch = int(stretches[i])
+        elif code >= firsts[last]:
+            stretch = last
         else:
-            span = len(firsts)
-            while span > 1:
-                half = span >> 1
-                stretch += half if firsts[stretch + half] <= code else 0
-                span -= half
+            guess = min(max(int((float(code) - base) * slope), 0), last)
+            stretch = max(_first_row(firsts, code + 1, 0, guess) - 1, 0)
         at = fill[stretch]
         if at == size:
             if free_count == 0:
@@ -86,37 +129,6 @@ def next_needed(begin, head):
     return -1
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _first_row(page_codes, code, low, guess):
-    """The first row from ``low`` on whose code is not below ``code``, looked for near a guess.
-
-    Keys are often dense, and then the guess is right and one cache line is touched.
-    """
-    end = len(page_codes)
-    step = 1
-    if page_codes[guess] < code:
-        begin, stop = guess + 1, guess + 1
-        while stop < end and page_codes[stop] < code:
-            begin = stop + 1
-            stop += step
-            step <<= 1
-        stop = min(stop, end)
-    else:
-        begin, stop = guess - 1, guess
-        while begin >= low and page_codes[begin] >= code:
-            stop = begin
-            begin -= step
-            step <<= 1
-        begin = max(begin + 1, low)
-    while begin < stop:
-        middle = (begin + stop) >> 1
-        if page_codes[middle] < code:
-            begin = middle + 1
-        else:
-            stop = middle
-    return begin
-
-
 @njit(cache=True, nogil=True)
 def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
     """Pair tuples with the page rows of the same code, as many as fit into ``rows``.
@@ -126,11 +138,8 @@ def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
     """
     found, end = 0, len(page_codes)
     i, resume = cursor[0], cursor[1]
-    low, slope, base = 0, 0.0, 0.0
-    if end:
-        base = float(page_codes[0])
-        width = float(page_codes[end - 1]) - base
-        slope = (end - 1) / width if width > 0 else 0.0
+    low = 0
+    base, slope = _line(page_codes)
     while i < len(slots) and end:
         slot = slots[i]
         if not once or state[slot] == WAITING:
@@ -204,14 +213,15 @@ def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, p
     while i < len(slots):
         slot = slots[i]
         code = codes[slot]
+        if i + _AHEAD < len(slots):
+            guess = int((float(codes[slots[i + _AHEAD]]) - base) * slope)
+            prefetch_at(keys[place] + 8 * guess)
         while place + 1 < len(keys) and load_int64(keys[place + 1]) <= code:
             place += 1
         if opened != place:
             opened, low = place, 0
             page_codes = carray(address_as_pointer(keys[place]), sizes[place])
-            base = float(page_codes[0])
-            width = float(page_codes[len(page_codes) - 1]) - base
-            slope = (len(page_codes) - 1) / width if width > 0 else 0.0
+            base, slope = _line(page_codes)
         if not once or state[slot] == WAITING:
             end = len(page_codes)
             row = resume
