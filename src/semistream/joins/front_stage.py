@@ -148,6 +148,10 @@ class FrontStage:
         )
         return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
 
+    def worth(self, codes: Codes, counts: Any) -> Any:
+        """What keys are ranked by: the tuples that they met at once, as in the papers."""
+        return counts
+
     def admit(
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
     ) -> tuple[int, int]:

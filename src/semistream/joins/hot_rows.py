@@ -1,11 +1,14 @@
-"""SweepJoin's front stage: the rows that the stream asks for most, by counts over a whole sweep.
+"""SweepJoin's front stage: the rows that the stream asks for most, by counts over a long span.
 
 The papers' front stage (:mod:`semistream.joins.front_stage`) ranks a row by what it met when it
-was admitted, for ever. Here both sides are measured over the same time, one sweep: a waiting
-row's worth is the number of tuples that waited for it, which the visit of its page tells
-exactly; a cached row's worth is the number of its hits since the hand passed it, and the hand
-goes round once per sweep and halves them. So the window itself is the frequency sketch, rows
-that fall out of favour leave, and one look at a cold row evicts nothing hot.
+was admitted, for ever. Here both sides are counted over the same span, and halved at its end. A
+cached row's worth is the number of its hits; a hand that goes round once per span halves them. A
+waiting row's worth is the number of tuples that waited for it, which the visit of its page tells
+exactly. So, as long as a span is a sweep, the window itself is the frequency sketch. Where every
+micro-batch is drained, sweeps are too short to tell a row that is wanted in every tenth of them
+from one that never comes again: then a span is so many tuples per cached row, and a real sketch
+remembers earlier visits. Rows that fall out of favour leave, and one look at a cold row evicts
+nothing hot.
 """
 
 from __future__ import annotations
@@ -20,6 +23,8 @@ from semistream.joins.front_stage import MOST_ROWS_PER_KEY, LookUp
 from semistream.joins.rows import Layout, Rows, RowStore, ranges
 from semistream.keys import Codes, Mask
 
+_COUNTERS = 8  # of the sketch, per row
+_SPAN = 4  # tuples per row, at least, after which counts are halved
 ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
 _NONE = np.zeros(0, np.bool_)
 _SETS_OF = 8
@@ -27,17 +32,21 @@ _ADOPTED_AT_ONCE = 4096
 
 
 class HotRows:
-    """A bounded cache of master rows."""
+    """A bounded cache of master rows; ``remembers`` gives it a sketch."""
 
     def __init__(
-        self, types: Sequence[pa.DataType], nbytes: int, variable_bytes: float = 0.0
+        self,
+        types: Sequence[pa.DataType],
+        nbytes: int,
+        variable_bytes: float = 0.0,
+        remembers: bool = False,
     ) -> None:
         layout = Layout(types)
-        per_row = layout.slot_bytes + ENTRY_BYTES
+        per_row = layout.slot_bytes + ENTRY_BYTES + (_COUNTERS if remembers else 0)
         capacity = max(0, int(nbytes / (per_row + variable_bytes)))
         heap = max(0, nbytes - capacity * per_row - 64) if variable_bytes else 0
         self.capacity = capacity
-        self.threshold = 1  # tuples that a row must have met to be offered
+        self.threshold = 1  # the worth that a row must have to be offered
         self.rows = RowStore(layout, capacity, heap)
         self._heads = np.full(max(1, capacity), -1, np.int32)
         self._chain = np.empty(capacity, np.int32)
@@ -46,13 +55,16 @@ class HotRows:
         self._hits = np.zeros(capacity, np.uint8)
         self._free = np.arange(capacity, dtype=np.int32)[::-1].copy()
         self._free_count = capacity
+        self._sketch = np.zeros(_COUNTERS * capacity if remembers else 0, np.uint8)
         self._hand = 0
         self._due = 0.0
-        self.coldest = 0.0  # hits per sweep of the quarter of rows that is used least
+        self._passed = 0.0  # of the span
+        self._spans_per_sweep = 1.0
+        self._coldest = 0.0
 
     @property
     def nbytes(self) -> int:
-        arrays = (*self._table(), self._free)
+        arrays = (*self._table(), self._free, self._sketch)
         return int(self.rows.nbytes + sum(a.nbytes for a in arrays))
 
     @property
@@ -91,14 +103,40 @@ class HotRows:
         )
         return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
 
-    def age(self, share: float) -> None:
-        """This share of a sweep has passed: the hand may go on by as much."""
-        self._due = min(self._due + share * self.capacity, self.capacity)
+    def age(self, share: float, tuples: int) -> None:
+        """This share of a sweep has passed, and so many tuples: the hand may go on by as much."""
+        part = share
+        if len(self._sketch):
+            part = min(share, tuples / (_SPAN * self.capacity))
+        self._spans_per_sweep += 0.01 * (part / share - self._spans_per_sweep)
+        self._due = min(self._due + part * self.capacity, self.capacity)
+        self._passed += part
+        if self._passed >= 1.0:
+            self._passed = 0.0
+            self._sketch >>= 1
+
+    @property
+    def coldest(self) -> float:
+        """Hits per sweep of each row in the quarter that is used least."""
+        return self._coldest * self._spans_per_sweep
+
+    def worth(self, codes: Codes, counts: Any) -> Any:
+        """So many tuples waited for these keys now; with those of earlier visits, if known."""
+        from semistream.kernels import hot_rows as kernels
+
+        return kernels.count(codes, counts, self._sketch)
+
+    def worthy(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
+        """Of pairs of page rows and waiting tuples: the first pair and the worth of each row that
+        is worth an offer."""
+        from semistream.kernels import sweep as kernels
+
+        return kernels.frequent(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
 
     def admit(
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
     ) -> tuple[int, int]:
-        """Offer keys with their rows (``counts`` each) and the tuples that waited for them.
+        """Offer keys with their rows (``counts`` each) and their worth.
 
         They take free slots, and then those of entries that had fewer hits. Returns (rows
         admitted, rows evicted).
@@ -161,9 +199,10 @@ class HotRows:
         order = np.argsort(hits, kind="stable")
         # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
         if len(hits) > 3:
-            self.coldest += 0.2 * (hits[order[: len(hits) // 4]].mean() / 2 - self.coldest)
+            self._coldest += 0.2 * (hits[order[: len(hits) // 4]].mean() / 2 - self._coldest)
         order = order[: len(frequencies)]
-        worth_it = 2 * frequencies[: len(order)] > hits[order]
+        shown = 1 if len(self._sketch) else 2  # a sketch keeps half of its counts, too
+        worth_it = shown * frequencies[: len(order)] > hits[order]
         return self._remove(slots[order[worth_it]])
 
     def _remove(self, entries: Any) -> int:

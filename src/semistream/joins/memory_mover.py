@@ -38,6 +38,11 @@ class MemoryMover:
         self._interval = _SWEEPS
         self._direction = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether the window is hardly used, because every micro-batch is drained."""
+        return self.share == IDLE_WINDOW
+
     def decide_idle(self, most_waiting: int, capacity: int) -> bool:
         """At the end of a sweep that never filled the window: whether the share has changed.
 

@@ -257,7 +257,8 @@ class ProbingRun(IntakeRun):
             return
         codes, counts = walk.codes, walk.counts
         assert codes is not None
-        hot: Rows = np.flatnonzero(counts >= front.threshold)
+        worth = front.worth(codes, counts)
+        hot: Rows = np.flatnonzero(worth >= front.threshold)
         if not len(hot):
             return
         if self._source.unique:
@@ -268,7 +269,7 @@ class ProbingRun(IntakeRun):
             return
         columns = walk.take(rows, self._cached_names())
         admitted, evicted = front.admit(
-            codes[first], sizes, counts[first], columns, np.arange(len(rows))
+            codes[first], sizes, worth[first], columns, np.arange(len(rows))
         )
         if admitted or evicted:
             self._observer.front_stage_changed(admitted, evicted, front.count, front.threshold)

@@ -16,8 +16,9 @@ from semistream.joins.page_map import PageMap
 from semistream.joins.probing import ProbingRun
 from semistream.joins.sweep_window import Stretches, SweepWindow
 from semistream.master.pages import PageReader, PageSource
-from semistream.master.reader import PlainReader
+from semistream.master.reader import MappedReader, PlainReader
 
+_STRETCH = 16  # pages that are read with one request, at most
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
 _DISK_SHARE = 8  # of the budget, one in so many bytes for all disk buffers
 _LEAST_SHARE = 12  # a reader that takes more than one in so many bytes reads nothing ahead
@@ -32,7 +33,7 @@ class SweepMemory(ProbingRun):
     _window: SweepWindow
     _window_kind = SweepWindow
     _disk_share = 14
-    _disk_most = 16
+
     _served_before = _hits_before = 0  # when the last decision on memory was made
     _pressed = False  # the window was full during this sweep
     _moving = False  # memory is to move between front stage and window as soon as nothing waits
@@ -40,12 +41,18 @@ class SweepMemory(ProbingRun):
     _most_waiting = 0
     _mover: MemoryMover | None = None
 
+    def _buffer_pages(self) -> int:
+        # Where pages are mapped there is one buffer instead of one for each read in flight.
+        self._disk_most = (1 + _IN_FLIGHT) * _STRETCH if getattr(self._source, "mapped", False) else _STRETCH
+        return super()._buffer_pages()
+
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
         assert source.index is not None
         self._stretches = Stretches(source.index, self._pages_at_once)
         self._idle: list[PageReader] = []
-        if source.num_pages and _LEAST_SHARE * self._reader.nbytes <= self._budget:
+        waits = source.num_pages and not isinstance(self._reader, MappedReader)
+        if waits and _LEAST_SHARE * self._reader.nbytes <= self._budget:
             fit = self._budget // _DISK_SHARE // self._reader.nbytes
             for _ in range(min(max(1, fit - 1), _IN_FLIGHT)):
                 self._idle.append(source.reader(self._pages_at_once, self._direct))
@@ -105,7 +112,7 @@ class SweepMemory(ProbingRun):
     def _new_front_stage(
         self, types: Sequence[pa.DataType], nbytes: int, variable: float
     ) -> HotRows:
-        return HotRows(types, nbytes, variable)
+        return HotRows(types, nbytes, variable, remembers=bool(self._mover and self._mover.idle))
 
     def _allocate(self, nbytes: int) -> None:
         assert self._stream is not None

@@ -30,7 +30,6 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.joins.contract import Join
-from semistream.joins.hot_rows import HotRows
 from semistream.joins.page_map import MappedWalk
 from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import Walk
@@ -382,8 +381,8 @@ class SweepRun(SweepFront):
         self._window.count -= len(slots)
         self._served.append(self._visit)
         self._served_count += len(slots)
-        if isinstance(self._front, HotRows) and len(self._visit.chunks):
-            self._front.age(1 / len(self._stretches))
+        if len(self._visit.chunks):
+            self._age_front_stage()
         self._visit = self._walk = self._absent = None
         if self._served_count >= self._enough or len(self._served) >= _KEPT:
             self._hand_over()

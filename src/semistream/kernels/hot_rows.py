@@ -12,6 +12,7 @@ from semistream.kernels.window import bucket_of, find
 
 _BLOCK = 32  # tuples whose cache misses are waited for together
 _MOST = 255
+_OTHER = 0x2545F4914F6CDD1D  # an odd number whose products have little to do with bucket_of's
 
 
 @njit(cache=True, nogil=True)
@@ -61,6 +62,29 @@ def look_up(
                 hits[entry] += 1
         i += block
     return i, pairs, misses, found
+
+
+@njit(cache=True, nogil=True, inline="always")
+def note(code, count, sketch):
+    """Add to a key's count in the sketch, if there is one; returns the new count. Each key has
+    two counters, and the smaller one is right or too large."""
+    if len(sketch) == 0:
+        return min(count, _MOST)
+    one = bucket_of(code, len(sketch))
+    two = bucket_of((code ^ (code >> 15)) * _OTHER, len(sketch))
+    value = min(min(sketch[one], sketch[two]) + count, _MOST)
+    sketch[one], sketch[two] = max(sketch[one], value), max(sketch[two], value)
+    return value
+
+
+@njit(cache=True, nogil=True)
+def count(codes, counts, sketch):
+    """:func:`note` for many keys; those with a count of zero are left at that."""
+    values = np.zeros(len(codes), np.int64)
+    for i in range(len(codes)):
+        if counts[i] > 0:
+            values[i] = note(codes[i], counts[i], sketch)
+    return values
 
 
 @njit(cache=True, nogil=True)

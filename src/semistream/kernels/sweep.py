@@ -10,6 +10,7 @@ chunk instead of one per tuple. All chunks but the newest of a stretch are full.
 import numpy as np
 from numba import carray, njit
 
+from semistream.kernels.hot_rows import note
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.states import MATCHED, WAITING
 
@@ -246,16 +247,17 @@ def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, p
 
 
 @njit(cache=True, nogil=True)
-def frequent(places, rows, least):
-    """Of pairs that lie side by side for each page row: the first pair and the number of pairs
-    of every row that has at least ``least``."""
+def frequent(places, rows, pairs, codes, sketch, least):
+    """Of pairs that lie side by side for each page row: the first pair and the worth of every row
+    whose worth is at least ``least``, by the front stage's sketch."""
     first = np.empty(len(rows), np.int64)
-    counts = np.empty(len(rows), np.int64)
+    worth = np.empty(len(rows), np.int64)
     found, begin = 0, 0
     for i in range(1, len(rows) + 1):
         if i == len(rows) or rows[i] != rows[begin] or places[i] != places[begin]:
-            if i - begin >= least:
-                first[found], counts[found] = begin, i - begin
+            value = note(codes[pairs[begin]], i - begin, sketch)
+            if value >= least:
+                first[found], worth[found] = begin, value
                 found += 1
             begin = i
-    return first[:found], counts[:found]
+    return first[:found], worth[:found]

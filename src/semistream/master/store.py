@@ -12,6 +12,7 @@ import mmap
 import os
 import re
 import sys
+import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from typing import BinaryIO, Protocol
 from semistream.errors import MasterTableError
 
 ALIGNMENT = 4096
+_FROM_DISK = 0.2e-9  # seconds per byte: mapping what is in memory takes less, reading it more
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
@@ -136,6 +138,7 @@ class LocalFile:
         self.name = path.name
         self._cached = _open(path, 0)
         self._direct: int | None = None
+        self._cold = True  # the last range that was mapped came from disk, as far as one can tell
         # Tables and readers share this object; the last one to go closes the file.
         self._descriptors = [self._cached]
         self._finalizer = weakref.finalize(self, _close_all, self._descriptors)
@@ -158,17 +161,21 @@ class LocalFile:
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """A map of a range with all its pages in memory, and where in it the range begins.
 
-        None where that cannot be had; reading will do, or say why it cannot.
+        If it had to be read from disk, the kernel is asked for as much again behind it, which a
+        sweep wants next. None where that cannot be had; reading will do, or say why it cannot.
         """
         if sys.platform != "linux":
             return None
         base = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         size = begin + length - base
         try:
-            os.posix_fadvise(self._cached, base, size, os.POSIX_FADV_WILLNEED)
+            if self._cold:
+                os.posix_fadvise(self._cached, base, 2 * size, os.POSIX_FADV_WILLNEED)
             mapped = mmap.mmap(self._cached, size, access=mmap.ACCESS_READ, offset=base)
             # Fails where a look at the memory would end the process.
+            began = time.perf_counter()
             mapped.madvise(_MADV_POPULATE_READ)
+            self._cold = (time.perf_counter() - began) > size * _FROM_DISK
         except (OSError, ValueError):
             return None
         return mapped, begin - base
