@@ -12,7 +12,6 @@ import mmap
 import os
 import re
 import sys
-import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,6 @@ from typing import BinaryIO, Protocol
 from semistream.errors import MasterTableError
 
 ALIGNMENT = 4096
-_FROM_DISK = 0.2e-9  # seconds per byte: mapping what is in memory takes less, reading it more
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
@@ -103,6 +101,7 @@ class LocalStore:
             with writing(path):
                 file.flush()
                 os.fsync(file.fileno())
+                _forget(file.fileno())
         _sync_folder(path.parent)
 
     def publish(self, name: str, data: bytes, scratch: str) -> bool:
@@ -138,7 +137,6 @@ class LocalFile:
         self.name = path.name
         self._cached = _open(path, 0)
         self._direct: int | None = None
-        self._cold = True  # the last range that was mapped came from disk, as far as one can tell
         # Tables and readers share this object; the last one to go closes the file.
         self._descriptors = [self._cached]
         self._finalizer = weakref.finalize(self, _close_all, self._descriptors)
@@ -161,21 +159,18 @@ class LocalFile:
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """A map of a range with all its pages in memory, and where in it the range begins.
 
-        If it had to be read from disk, the kernel is asked for as much again behind it, which a
-        sweep wants next. None where that cannot be had; reading will do, or say why it cannot.
+        None where that cannot be had; reading will do, or say why it cannot.
         """
         if sys.platform != "linux":
             return None
         base = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
         size = begin + length - base
         try:
-            if self._cold:
-                os.posix_fadvise(self._cached, base, 2 * size, os.POSIX_FADV_WILLNEED)
             mapped = mmap.mmap(self._cached, size, access=mmap.ACCESS_READ, offset=base)
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                mapped.madvise(mmap.MADV_HUGEPAGE)  # what must be read comes in large pieces
             # Fails where a look at the memory would end the process.
-            began = time.perf_counter()
             mapped.madvise(_MADV_POPULATE_READ)
-            self._cold = (time.perf_counter() - began) > size * _FROM_DISK
         except (OSError, ValueError):
             return None
         return mapped, begin - base
@@ -200,6 +195,16 @@ class LocalFile:
             self._direct = _open(self.path, _direct_flag())
             self._descriptors.append(self._direct)
         return self._direct
+
+
+def _forget(descriptor: int) -> None:
+    """Let the page cache drop a file that is on disk.
+
+    What was written lies there in small pieces; read again, it comes in huge ones, which cost a
+    tenth to map. And a table that is larger than memory drives out nothing that is in use.
+    """
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _close_all(descriptors: list[int]) -> None:
