@@ -38,9 +38,9 @@ test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every
 	@echo "==> slow tests"
 	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup $(ENGINE_TESTS)
 
-test-faults: $(INSTALLED)  ## Run the slow tests that kill Spark drivers, databases and writers
+test-faults: $(INSTALLED)  ## Run the slow tests that kill Spark drivers, databases and writers, and the rivals' Spark joins
 	@echo "==> fault tests with Spark and the sinks"
-	@$(BIN)/python -m pytest -m "slow and not kafka" tests/spark tests/sink tests/pipeline tests/cli
+	@$(BIN)/python -m pytest -m "slow and not kafka" tests/spark tests/sink tests/pipeline tests/cli tests/lab
 
 test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, fetched by Maven
 	@echo "==> tests with Kafka"

@@ -18,6 +18,7 @@ from semistream.joins.sweep_window import Stretches, SweepWindow
 from semistream.master.pages import PageReader, PageSource
 from semistream.master.reader import MappedReader, PlainReader
 
+_STRETCH_SHARE = 14  # of the budget, one in so many bytes for a stretch
 _STRETCH = 16  # pages that are read with one request, at most
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
 _DISK_SHARE = 8  # of the budget, one in so many bytes for all disk buffers
@@ -32,8 +33,6 @@ class SweepMemory(ProbingRun):
 
     _window: SweepWindow
     _window_kind = SweepWindow
-    _disk_share = 14
-
     _served_before = _hits_before = 0  # when the last decision on memory was made
     _pressed = False  # the window was full during this sweep
     _moving = False  # memory is to move between front stage and window as soon as nothing waits
@@ -42,8 +41,10 @@ class SweepMemory(ProbingRun):
     _mover: MemoryMover | None = None
 
     def _buffer_pages(self) -> int:
-        # Where pages are mapped there is one buffer instead of one for each read in flight.
-        self._disk_most = (1 + _IN_FLIGHT) * _STRETCH if getattr(self._source, "mapped", False) else _STRETCH
+        """A stretch. Where pages are mapped nothing is in flight, and it may be as much longer."""
+        longer = 1 + _IN_FLIGHT if getattr(self._source, "mapped", False) else 1
+        self._disk_most = _STRETCH * longer
+        self._disk_share = _STRETCH_SHARE // longer
         return super()._buffer_pages()
 
     def _attach(self, source: PageSource) -> None:

@@ -14,6 +14,7 @@ from semistream.master.sort import joined
 
 ROWS = 1 << 16
 _BYTES = 4 << 20
+_LARGE = 4  # a batch of one in so many bytes of what may gather is not worth copying
 _SHARE = 64  # a place where batches gather may hold one in so many bytes of the budget
 
 
@@ -34,9 +35,12 @@ class Gatherer:
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
         """Take a batch; all that was held, as one, if that is enough now."""
         if batch.num_rows:
+            nbytes = batch.nbytes
+            if not self._held and _LARGE * nbytes > self._most:
+                return batch
             self._held.append(batch)
             self._rows += batch.num_rows
-            self._bytes += batch.nbytes
+            self._bytes += nbytes
         return self.rest() if self._rows >= ROWS or self._bytes > self._most else None
 
     def rest(self) -> pa.RecordBatch | None:
