@@ -46,7 +46,18 @@ class Layout:
         self.widths = np.array([width_of(types[i]) for i in self.fixed], np.int64)
         self.places = np.array([offsets[f"c{i}"][1] for i in self.fixed], np.int64)
         self.nth = {i: place for place, i in enumerate(self.fixed)}
+        self._choices: dict[tuple[int, ...], tuple[dict[int, int], Any, Any]] = {}
         self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
+
+    def choice(self, wanted: tuple[int, ...]) -> tuple[dict[int, int], Any, Any]:
+        """Of these columns the fixed ones with their widths; both and their places as arrays."""
+        found = self._choices.get(wanted)
+        if found is None:
+            which = [self.nth[i] for i in wanted if i in self.nth]
+            widths = self.widths[which]
+            fixed = dict(zip((self.fixed[n] for n in which), widths.tolist(), strict=True))
+            found = self._choices[wanted] = fixed, widths, self.places[which]
+        return found
 
     def heap_bytes(self, columns: Sequence[pa.Array]) -> float:
         """Average heap and arena bytes of a row of these columns."""
@@ -193,28 +204,27 @@ class RowStore:
 
     def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
         """Arrow arrays of all columns (or only some) for these slots."""
-        wanted = range(len(self.layout.types)) if only is None else only
-        values = self._take_fixed([i for i in wanted if i in self.layout.nth], slots)
+        wanted = tuple(range(len(self.layout.types)) if only is None else only)
+        values = self._take_fixed(wanted, slots)
         return [self._column(i, slots, values.get(i)) for i in wanted]
 
-    def _take_fixed(self, wanted: Sequence[int], slots: Slots) -> dict[int, pa.Buffer]:
-        """The values of these fixed-width columns."""
+    def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Buffer]:
+        """The values of those of these columns that have a fixed width, side by side."""
         from semistream.kernels import rows as kernels
 
-        if not wanted:
+        fixed, widths, places = self.layout.choice(wanted)
+        if not fixed:
             return {}
-        layout, count = self.layout, len(slots)
-        which = [layout.nth[i] for i in wanted]
-        widths = layout.widths[which]
-        ends = np.cumsum(-(-widths * count // _ALIGNED) * _ALIGNED)
-        memory = np.empty(int(ends[-1]), np.uint8)  # one for all: numpy tells addresses slowly
-        starts = [0, *ends[:-1].tolist()]
-        targets = memory.ctypes.data + np.array(starts)
-        kernels.take_fixed(
-            targets, widths, layout.places[which], slots, self._at, layout.record.itemsize
-        )
-        buffer, sizes = pa.py_buffer(memory), (widths * count).tolist()
-        return {i: buffer.slice(*part) for i, *part in zip(wanted, starts, sizes, strict=True)}
+        sizes = [width * len(slots) for width in fixed.values()]
+        starts, end = [], 0
+        for size in sizes:
+            starts.append(end)
+            end += -(-size // _ALIGNED) * _ALIGNED
+        memory = pa.allocate_buffer(end)
+        targets = np.array(starts) + memory.address
+        kernels.take_fixed(targets, widths, places, slots, self._at, self.layout.record.itemsize)
+        parts = zip(fixed, starts, sizes, strict=True)
+        return {i: memory.slice(start, size) for i, start, size in parts}
 
     def _column(self, i: int, slots: Slots, values: pa.Buffer | None) -> pa.Array:
         kind = self.layout.types[i]
