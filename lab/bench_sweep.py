@@ -127,7 +127,8 @@ def _other(part: str, data: EngineData) -> Any:
     if part == "peers":
         return peers(data, replace(base, direct=False))
     if part == "limit":
-        return limit(data, base, PERCENTS)
+        # Long enough that a move of memory, which costs a second or two, does not decide.
+        return limit(data, replace(base, tuples=48_000_000, seconds=8.0), PERCENTS)
     return {"wait": wait, "cores": cores}[part](data, base)
 
 

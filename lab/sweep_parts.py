@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import statistics
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -99,19 +100,33 @@ def _polars(data: EngineData, base: Cell) -> dict[str, Any]:
 
 
 def limit(data: EngineData, base: Cell, percents: Sequence[float]) -> list[dict[str, Any]]:
-    """Runs beside the floors that the machine sets for them."""
+    """Runs beside the floors that the machine sets for them.
+
+    A shared machine is faster in one minute than in the next, so both floors are measured before
+    and after every run, and their means count.
+    """
+    results = []
+    before = _floors(data)
+    for percent in percents:
+        run = run_cell(replace(base, percent=percent))
+        after = _floors(data)
+        floor, disk = (statistics.mean(pair) for pair in zip(before, after, strict=True))
+        results.append(_limited(run, floor, disk))
+        before = after
+    return results
+
+
+def _floors(data: EngineData) -> tuple[float, float]:
+    """Seconds per tuple of the processor's floor, and bytes per second of the disk."""
     with get_context("spawn").Pool(1) as pool:
-        floor = pool.apply(_floor, (data,))
-    disk = sweep_limit.disk_rate(data.master)
-    return [_limited(replace(base, percent=percent), floor, disk) for percent in percents]
+        return pool.apply(_floor, (data,)), sweep_limit.disk_rate(data.master)
 
 
-def _limited(base: Cell, floor: float, disk: float) -> dict[str, Any]:
-    run = run_cell(base)
+def _limited(run: dict[str, Any], floor: float, disk: float) -> dict[str, Any]:
     reading = run["bytes_read"] / run["rows_out"] / disk
     least = max(floor, reading)
     return {
-        "percent": base.percent,
+        "percent": run["percent"],
         "rate": run["rate"],
         "processor_floor": 1 / floor,
         "disk_rate": disk,

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 START, LEAST, MOST = 0.3, 0.02, 0.5
 IDLE_WINDOW = 0.6  # the front stage's share if the window is hardly used
 _HARDLY = 4  # a window is hardly used if no more than one slot in so many was ever taken
-_SERVING = 0.25e-6  # seconds per tuple of a visit that no larger window would save
-_CLEAR = 1.4  # gains that differ by less are as good as equal
+_SERVING = 0.15e-6  # seconds per tuple of a visit that no larger window would save
+_CLEAR = 2.0  # gains that differ by less are as good as equal: a move costs a sweep
 _SWEEPS = 3.0  # between the first two decisions
 
 
@@ -74,11 +74,13 @@ class MemoryMover:
         else:
             self._interval *= 2
             return False
+        if direction == -self._direction:  # it went a little too far: near enough
+            self._direction = 0
+            self._interval *= 4
+            return False
         step = 2.0 if ratio > 3 else 1.4
         share = self.share * step if direction > 0 else self.share / step
         share = min(max(share, LEAST), MOST)
-        if direction == -self._direction:
-            self._interval *= 4  # it went too far: near enough
         self._interval *= 1.3
         self._direction = direction
         changed = abs(share - self.share) > 0.005
