@@ -129,6 +129,8 @@ class Bench:
             "load": machine.load(),
         }
         if metrics.records:
+            for lookup in (one for record in metrics.records for one in record["lookups"]):
+                lookup["master"] = "/".join(Path(lookup["master"]).parts[-2:])  # no machine's path
             result["batches"] = metrics.records
             result["hit_rate"] = metrics.records[-1]["lookups"][0]["hit_rate"]
             rows = sum(r["lookups"][0]["counters"]["rows_out"] for r in metrics.records)

@@ -105,7 +105,7 @@ def measure(cell: Cell, report: Report) -> None:
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         ended = "out_of_memory" if any(sign in text for sign in OUT_OF_MEMORY) else "error"
-        report.say(**{ended: text[:600]})
+        report.say(**{ended: text.splitlines()[0][:300]})  # the rest names folders and ids
     finally:
         with contextlib.suppress(Exception):  # it may never have been opened
             peer.close()

@@ -194,7 +194,7 @@ class MappedReader(PlainReader):
     """Pages seen through a map of just their part of the file, instead of copied out of it.
 
     Copying is most of what a warm page costs when few of its rows are wanted. As much memory is
-    resident as with a copy. The kernel reads ahead: with threads that did, every unmapping would
+    resident as with a copy. Threads that map ahead would not help: every unmapping would then
     interrupt the other cores. The price: a file that is cut short, or a disk that fails, while
     its pages are in use ends the process (SIGBUS), where a read would have failed.
     """

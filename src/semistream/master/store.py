@@ -204,7 +204,8 @@ def _forget(descriptor: int) -> None:
     tenth to map. And a table that is larger than memory drives out nothing that is in use.
     """
     if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        with contextlib.suppress(OSError):  # it is only advice
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _close_all(descriptors: list[int]) -> None:
