@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import naive
 import semistream as ss
@@ -129,3 +131,12 @@ def size_named_in(message: str) -> int:
     sizes = re.findall(r"(\d+) bytes", message)
     assert sizes, f"no size in: {message}"
     return int(sizes[-1])
+
+
+def needs_direct_io(folder: Path) -> None:
+    """Skip the test where the file system cannot read past the page cache."""
+    (folder / "probe").write_bytes(b"x" * 4096)
+    try:
+        os.close(os.open(folder / "probe", os.O_RDONLY | os.O_DIRECT))
+    except (OSError, AttributeError):
+        pytest.skip("no direct I/O here")

@@ -14,7 +14,16 @@ import pytest
 
 import naive
 import semistream as ss
-from harness import build, check_books, cut, drain_by_steps, smallest_memory, watched
+from harness import (
+    build,
+    check_books,
+    cut,
+    drain_by_steps,
+    needs_direct_io,
+    smallest_memory,
+    watched,
+)
+from semistream.master.disk_read import DiskRead
 
 STREAM = pa.table(
     {"n": range(600), "k": np.random.default_rng(1).integers(-10, 1010, 600)},
@@ -31,15 +40,26 @@ class Disk:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.broken = False
         self.fail_every = 0
-        self.reads = 0
+        self.reads = self.ahead = 0
         self.read = os.preadv
+        self.finish = DiskRead.finish
         monkeypatch.setattr(os, "preadv", self.preadv)
+        monkeypatch.setattr(DiskRead, "finish", lambda ahead: self.finished(ahead))
+
+    def fails(self) -> bool:
+        self.reads += 1
+        return self.broken or bool(self.fail_every and self.reads % self.fail_every == 0)
 
     def preadv(self, *arguments: Any) -> int:
-        self.reads += 1
-        if self.broken or (self.fail_every and self.reads % self.fail_every == 0):
+        if self.fails():
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         return self.read(*arguments)
+
+    def finished(self, ahead: DiskRead) -> int:
+        """What was asked ahead fails like anything else."""
+        got = self.finish(ahead)
+        self.ahead += 1
+        return -errno.EIO if self.fails() else got
 
 
 @pytest.fixture
@@ -176,3 +196,25 @@ def test_a_corrupt_page_is_named(algorithm: str, tmp_path: Path) -> None:
             list_until_error += run.flush()
         assert "page" in str(failure.value)
         assert segment.name in str(failure.value) or str(tmp_path) in str(failure.value)
+
+
+@pytest.mark.skipif(DiskRead.make() is None, reason="this system reads nothing ahead")
+def test_reads_asked_ahead_that_fail_now_and_then(tmp_path: Path, disk: Disk) -> None:
+    needs_direct_io(tmp_path)
+    master = build(tmp_path / "table", MASTER, ["k"], page_bytes=8192)
+    out: list[pa.RecordBatch] = []
+    failed = 0
+    with ss.join("sweepjoin", memory="300KB", how="left").open(master, on="k", direct=True) as run:
+        disk.fail_every = 2
+        for turn, batch in enumerate(cut(STREAM, 50)):
+            disk.broken = turn % 3 == 1
+            failed += collect(out, run.push(batch))
+            check_books(run)
+        disk.broken = True
+        failed += collect(out, run.flush())
+        disk.broken = False  # every other read still fails, and is repeated
+        out += watched(run, run.flush())
+        assert run.stats.waiting == 0
+    assert failed, "the test broke nothing"
+    assert disk.ahead, "nothing was read ahead"
+    naive.same_rows(naive.rows_of(out), naive.join(STREAM, MASTER, "k", "left"))

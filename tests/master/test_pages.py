@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from harness import needs_direct_io
 from master.cases import numbers
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import MasterTable
@@ -136,20 +137,10 @@ def test_deltas_on_runs_of_equal_keys(above: str, tmp_path: Path) -> None:
     assert table.compact().to_table().equals(shown)
 
 
-def supports_direct(folder: Path) -> bool:
-    (folder / "probe").write_bytes(b"x" * 4096)
-    try:
-        os.close(os.open(folder / "probe", os.O_RDONLY | os.O_DIRECT))
-    except (OSError, AttributeError):
-        return False
-    return True
-
-
 @pytest.mark.parametrize("changed", [False, True])
 @pytest.mark.parametrize("at_once", [1, 3, 7])
 def test_direct_reads_equal_cached_ones(at_once: int, changed: bool, tmp_path: Path) -> None:
-    if not supports_direct(tmp_path):
-        pytest.skip("no direct I/O here")
+    needs_direct_io(tmp_path)
     table = MasterTable.build(numbers(5_000), tmp_path / "t", key="id", page_bytes=9_000)
     if changed:
         table = table.upsert(numbers(300, start=400)).delete(list(range(2_000, 2_500)))

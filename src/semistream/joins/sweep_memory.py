@@ -18,10 +18,10 @@ from semistream.joins.sweep_window import Stretches, SweepWindow
 from semistream.master.pages import PageReader, PageSource
 from semistream.master.reader import MappedReader, PlainReader
 
-_STRETCH_SHARE = 14  # of the budget, one in so many bytes for a stretch
+_STRETCH_SHARE = 20  # of the budget, one in so many bytes for a stretch
 _STRETCH = 16  # pages that are read with one request, at most
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
-_DISK_SHARE = 8  # of the budget, one in so many bytes for all disk buffers
+_DISK_SHARE = 7  # of the budget, one in so many bytes for all disk buffers
 _LEAST_SHARE = 12  # a reader that takes more than one in so many bytes reads nothing ahead
 _MAP_SHARE = 32  # the page map may take one in so many bytes of the budget
 _GONE_SHARE = 128  # of the budget, one in so many bytes for keys that are known to be absent
@@ -51,13 +51,18 @@ class SweepMemory(ProbingRun):
         super()._attach(source)
         assert source.index is not None
         self._stretches = Stretches(source.index, self._pages_at_once)
-        self._idle: list[PageReader] = []
-        waits = source.num_pages and not isinstance(self._reader, MappedReader)
-        if waits and _LEAST_SHARE * self._reader.nbytes <= self._budget:
-            fit = self._budget // _DISK_SHARE // self._reader.nbytes
-            for _ in range(min(max(1, fit - 1), _IN_FLIGHT)):
-                self._idle.append(source.reader(self._pages_at_once, self._direct))
-        self._readers = [self._reader, *self._idle]
+        reader = self._reader
+        asks = isinstance(reader, PlainReader) and not isinstance(reader, MappedReader)
+        self._ahead = _IN_FLIGHT if asks and source.num_pages else 0
+        if self._ahead and self._direct:  # each read needs a buffer; else the page cache is one
+            fit = self._budget // _DISK_SHARE // reader.nbytes
+            least = _LEAST_SHARE * reader.nbytes <= self._budget
+            self._ahead = min(max(least, fit - 1), _IN_FLIGHT)
+        count = self._ahead if self._direct else 0
+        self._idle: list[PageReader] = [
+            source.reader(self._pages_at_once, self._direct) for _ in range(count)
+        ]
+        self._readers = [reader, *self._idle]
         self._map: PageMap | None = None
         if self._stream is not None:
             self._window.wait_for(self._stretches)

@@ -33,7 +33,6 @@ from semistream.joins.contract import Join
 from semistream.joins.page_map import MappedWalk
 from semistream.joins.page_rows import PageColumns
 from semistream.joins.probing import Walk
-from semistream.joins.read_ahead import ReadAhead, Reading
 from semistream.joins.rows import Slots
 from semistream.joins.run import Run
 from semistream.joins.sweep_front import SweepFront
@@ -91,16 +90,13 @@ class Visit:
     last: int
     slots: Slots
     chunks: Any  # of the window, that the last visit to a stretch gives back
-    reader: PageReader | None = None  # that reads its first pages in the background
+    reader: PageReader | None = None  # that was asked for its first pages
     found: int = 0  # pairs
-    before: int = 0  # bytes that the reader had read when it began
-    pages: Reading | None = None
 
 
 class SweepRun(SweepFront):
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
-        self._background = ReadAhead(len(self._idle)) if self._idle else None
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined
         self._position = 0  # of the sweep: the stretch to look at next
@@ -113,8 +109,6 @@ class SweepRun(SweepFront):
 
     def _detach(self) -> None:
         self._walk = None
-        if self._background is not None:
-            self._background.close()
         for reader in self._readers:
             reader.close()
 
@@ -176,19 +170,17 @@ class SweepRun(SweepFront):
         self._look_ahead()
 
     def _look_ahead(self) -> None:
-        """Find the visits that come next, and let the background read their pages."""
-        while len(self._visits) <= len(self._idle) and self._find_visits():
+        """Find the visits that come next, and let the disk begin to read their pages."""
+        while len(self._visits) <= self._ahead and self._find_visits():
             pass
-        if self._background is None:
+        if not self._ahead:
             return
         for visit in self._visits:
-            if visit.reader is None and self._idle:
-                visit.reader = reader = self._idle.pop()
-                visit.before = reader.bytes_read
-                count = min(self._pages_at_once, visit.last - visit.first + 1)
-                visit.pages = self._background.submit(
-                    partial(self._fetch, reader, visit.first, count)
-                )
+            if visit.reader is None and (self._idle or not self._direct):
+                reader = self._idle.pop() if self._idle else self._reader
+                assert isinstance(reader, PlainReader)
+                visit.reader = reader
+                reader.ask(visit.first, min(self._pages_at_once, visit.last - visit.first + 1))
 
     def _find_visits(self) -> bool:
         """Collect the tuples of the next stretch, in runs of pages that they need."""
@@ -234,15 +226,12 @@ class SweepRun(SweepFront):
         return [] if self._map.knows(first, count) else reader.parse(), addresses
 
     def _load(self, visit: Visit, walk: Walk) -> Walk:
-        """The visit's first pages: from the background, or read now. A failure can be repeated."""
+        """Read the visit's first pages, or wait for them. A failure can be repeated."""
         first, count = walk.next, min(self._pages_at_once, walk.last - walk.next + 1)
-        reader, before, ahead = visit.reader or self._reader, visit.before, visit.pages
-        if ahead is None:
-            before = reader.bytes_read
-        visit.reader = visit.pages = None
-        read = ahead.result if ahead else lambda: self._fetch(reader, first, count)
+        reader, visit.reader = visit.reader or self._reader, None
+        read = partial(self._fetch, reader, first, count)
         try:
-            pages, addresses = self._note_read(first, count, read, reader, before)
+            pages, addresses = self._note_read(first, count, read, reader, reader.bytes_read)
         except BaseException:
             self._swap(reader, reader)
             raise
@@ -257,7 +246,7 @@ class SweepRun(SweepFront):
         return walk
 
     def _swap(self, reader: PageReader, idle: PageReader) -> None:
-        """A reader has come back from the background; ``idle`` may go there next."""
+        """A reader that was asked ahead has its pages; ``idle`` may be asked next."""
         if reader is not self._reader:
             self._idle.append(idle)
 
@@ -272,7 +261,7 @@ class SweepRun(SweepFront):
         """Iterations that a tuple can wait at most: the visits of one sweep, those that were found
         ahead of it, and those whose rows are kept back to fill a batch."""
         pages = np.diff(self._stretches.first_page)
-        return int((-(-pages // (2 + _GAP))).sum()) + len(self._readers) + _KEPT
+        return int((-(-pages // (2 + _GAP))).sum()) + self._ahead + 1 + _KEPT
 
     # -- joining a visit's pages -------------------------------------------------------------
 

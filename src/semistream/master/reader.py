@@ -10,6 +10,7 @@ import pyarrow as pa
 import xxhash
 
 from semistream.errors import ConfigError, MasterTableError
+from semistream.master.disk_read import DiskRead
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
@@ -77,29 +78,41 @@ def fetch(
 
 
 def load(
-    segment: OpenSegment, first: int, count: int, buffer: PageBuffer, at: int, direct: bool
+    segment: OpenSegment,
+    first: int,
+    count: int,
+    buffer: PageBuffer,
+    at: int,
+    direct: bool,
+    ahead: int = 0,
 ) -> tuple[Any, int]:
     """Only the reading: where in the buffer each page begins, and how many bytes were read.
 
-    With ``direct`` the range grows to whole blocks, and ``at`` is a multiple of a block.
+    With ``direct`` the range grows to whole blocks, and ``at`` is a multiple of a block. Bytes
+    that are there already, read ``ahead``, are not read again; too few of them count as none.
     """
-    begin = int(segment.offsets[first])
-    end = int(segment.ends[first + count - 1])
-    if direct:
-        begin -= begin % ALIGNMENT
-        want = -(-(end - begin) // ALIGNMENT) * ALIGNMENT
-    else:
-        want = end - begin
-    try:
-        got = segment.file.read_into(buffer.view[at : at + want], begin, direct)
-    except MasterTableError as error:
-        which = f"page {first}" if count == 1 else f"pages {first} to {first + count - 1}"
-        raise MasterTableError(f"{which}: {error}") from error
+    begin, end, want = extent(segment, first, count, direct)
+    got = ahead
+    if got < end - begin:
+        try:
+            got = segment.file.read_into(buffer.view[at : at + want], begin, direct)
+        except MasterTableError as error:
+            which = f"page {first}" if count == 1 else f"pages {first} to {first + count - 1}"
+            raise MasterTableError(f"{which}: {error}") from error
     if got < end - begin:
         fail_short(segment, first, begin + got)
     starts = segment.offsets[first : first + count] + (at - begin)
     check_new(segment, first, count, buffer.arrow, starts)
     return starts, want
+
+
+def extent(segment: OpenSegment, first: int, count: int, direct: bool) -> tuple[int, int, int]:
+    """Where neighbouring pages begin and end in the file, and how many bytes to read for them."""
+    begin, end = int(segment.offsets[first]), int(segment.ends[first + count - 1])
+    if not direct:
+        return begin, end, end - begin
+    begin -= begin % ALIGNMENT
+    return begin, end, -(-(end - begin) // ALIGNMENT) * ALIGNMENT
 
 
 def check_new(segment: OpenSegment, first: int, count: int, memory: Any, starts: Any) -> None:
@@ -158,6 +171,8 @@ class PlainReader:
         slack = 2 * ALIGNMENT if direct else 0
         self._buffer: PageBuffer | None = PageBuffer(segment.window_bytes(pages_at_once) + slack)
         self._arrow: Any = None  # what the last load filled
+        self._ahead: DiskRead | None = None
+        self._asked = (0, 0)
         self.bytes_read = 0
 
     @property
@@ -173,11 +188,39 @@ class PlainReader:
         self.load(first, count)
         return self.parse()
 
+    def ask(self, first: int, count: int) -> None:
+        """Let the disk begin on pages that :meth:`load` or :meth:`read` will want next.
+
+        With ``direct`` they come into the buffer, and what is in it now is lost.
+        """
+        assert self._buffer is not None
+        self._settle()
+        if self._direct:
+            self._ahead = self._ahead or DiskRead.make()
+            if self._ahead is None:  # then it is read when it is wanted
+                return
+        begin, _, want = extent(self._segment, first, count, self._direct)
+        self._asked = (first, count)
+        self._segment.file.ask(self._ahead, self._buffer.view[:want], begin)
+
+    def _settle(self) -> int:
+        """Wait for what was asked; bytes that came, or none if they cannot be used."""
+        return self._ahead.finish() if self._ahead is not None and self._ahead.pending else 0
+
     def load(self, first: int, count: int) -> Any:
         """Read pages as :meth:`read` does, but only tell at which address each begins."""
         assert self._buffer is not None
         self._arrow = self._buffer.arrow
-        self._starts, nbytes = load(self._segment, first, count, self._buffer, 0, self._direct)
+        came = self._settle()
+        self._starts, nbytes = load(
+            self._segment,
+            first,
+            count,
+            self._buffer,
+            0,
+            self._direct,
+            ahead=came if self._asked == (first, count) else 0,
+        )
         self._first = first
         self.bytes_read += nbytes
         return self._starts + self._arrow.address
@@ -187,7 +230,8 @@ class PlainReader:
         return parse(self._segment, self._first, self._arrow, self._starts)
 
     def close(self) -> None:
-        self._buffer = self._arrow = None
+        self._settle()
+        self._buffer = self._arrow = self._ahead = None
 
 
 class MappedReader(PlainReader):
@@ -198,6 +242,9 @@ class MappedReader(PlainReader):
     interrupt the other cores. The price: a file that is cut short, or a disk that fails, while
     its pages are in use ends the process (SIGBUS), where a read would have failed.
     """
+
+    def ask(self, first: int, count: int) -> None:
+        """Nothing: the page cache would get the pages in small pieces, which are dear to map."""
 
     def load(self, first: int, count: int) -> Any:
         self._arrow = None  # the last map goes before the next one comes

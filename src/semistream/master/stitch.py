@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from semistream.errors import MasterTableError
 from semistream.keys import KeyCodec
+from semistream.master.disk_read import DiskRead
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.reader import OpenSegment, open_segment
@@ -95,8 +96,7 @@ class StitchedFile:
     def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
         done, wanted = 0, len(target)
         while done < wanted:
-            i = int(np.searchsorted(self._starts, offset + done, side="right")) - 1
-            at = offset + done - int(self._starts[i])
+            i, at = self._find(offset + done)
             last = i + 1 == len(self._files)
             room = wanted - done if last else int(self._starts[i + 1]) - (offset + done)
             part = target[done : done + min(room, wanted - done)]
@@ -106,11 +106,21 @@ class StitchedFile:
             done += len(part)
         return done
 
+    def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+        """As :meth:`LocalFile.ask`; nothing is read ahead over the end of a file."""
+        i, at = self._find(offset)
+        if i + 1 == len(self._files) or offset + len(target) <= self._starts[i + 1]:
+            self._files[i].ask(ahead, target, at)
+
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """As :meth:`LocalFile.map`, of a range that does not go over the end of a file."""
-        i = int(np.searchsorted(self._starts, begin, side="right")) - 1
-        at = begin - int(self._starts[i])
+        i, at = self._find(begin)
         return self._files[i].map(at, length) if at + length <= self._sizes[i] else None
+
+    def _find(self, offset: int) -> tuple[int, int]:
+        """Which file, and where in it."""
+        i = int(np.searchsorted(self._starts, offset, side="right")) - 1
+        return i, offset - int(self._starts[i])
 
     def reopen(self) -> None:
         for file in self._files:

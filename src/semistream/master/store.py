@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Protocol
 
 from semistream.errors import MasterTableError
+from semistream.master.disk_read import DiskRead
 
 ALIGNMENT = 4096
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
@@ -31,6 +32,10 @@ class RangeFile(Protocol):
 
     def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
         """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
+
+    def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+        """Begin to read what :meth:`read_into` will be called for: past the page cache into
+        ``target`` if there is an ``ahead`` that does it, otherwise only into the page cache."""
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """The same bytes without a copy, where that is possible."""
@@ -155,6 +160,13 @@ class LocalFile:
             if direct and done % ALIGNMENT:  # only the end of the file is unaligned
                 break
         return done
+
+    def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+        if ahead is not None:
+            ahead.begin(self._past_the_cache(), target, offset)
+        elif hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):  # it is only advice
+                os.posix_fadvise(self._cached, offset, len(target), os.POSIX_FADV_WILLNEED)
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """A map of a range with all its pages in memory, and where in it the range begins.
