@@ -201,8 +201,10 @@ class HotRows:
         if len(hits) > 3:
             self._coldest += 0.2 * (hits[order[: len(hits) // 4]].mean() / 2 - self._coldest)
         order = order[: len(frequencies)]
-        shown = 1 if len(self._sketch) else 2  # a sketch keeps half of its counts, too
-        worth_it = shown * frequencies[: len(order)] > hits[order]
+        worth = frequencies[: len(order)]
+        # A sketch keeps half of its counts, too, and may count too much: it must be clearly more.
+        worth = worth - 1 if len(self._sketch) else 2 * worth
+        worth_it = worth > hits[order]
         return self._remove(slots[order[worth_it]])
 
     def _remove(self, entries: Any) -> int:

@@ -20,6 +20,7 @@ from semistream.master.reader import MappedReader, PlainReader
 
 _STRETCH_SHARE = 20  # of the budget, one in so many bytes for a stretch
 _STRETCH = 16  # pages that are read with one request, at most
+_MAPPED_STRETCH, _MAPPED_SHARE = 96, 4  # the same, for pages that are mapped
 _IN_FLIGHT = 2  # reads ahead of the visit that is being joined
 _DISK_SHARE = 7  # of the budget, one in so many bytes for all disk buffers
 _LEAST_SHARE = 12  # a reader that takes more than one in so many bytes reads nothing ahead
@@ -41,10 +42,10 @@ class SweepMemory(ProbingRun):
     _mover: MemoryMover | None = None
 
     def _buffer_pages(self) -> int:
-        """A stretch. Where pages are mapped nothing is in flight, and it may be as much longer."""
-        longer = 1 + _IN_FLIGHT if getattr(self._source, "mapped", False) else 1
-        self._disk_most = _STRETCH * longer
-        self._disk_share = _STRETCH_SHARE // longer
+        """A stretch. Mapped pages are cheap to have, and nothing else is in flight."""
+        mapped = getattr(self._source, "mapped", False)
+        self._disk_most = _MAPPED_STRETCH if mapped else _STRETCH
+        self._disk_share = _MAPPED_SHARE if mapped else _STRETCH_SHARE
         return super()._buffer_pages()
 
     def _attach(self, source: PageSource) -> None:
@@ -152,6 +153,7 @@ class SweepMemory(ProbingRun):
             full = 10 * front.count > 9 * front.capacity
             self._moving = full and mover.decide_idle(self._most_waiting, self._window.capacity)
             self._drains = False
+            self._most_waiting = self._window.count
             return
         term, stats = mover.term, self.stats
         term.sweeps += 1
