@@ -12,7 +12,7 @@ from semistream.joins.binding import Binding
 from semistream.joins.budget import SLICE_ROWS
 from semistream.joins.front_stage import FrontStage
 from semistream.joins.hot_rows import HotRows
-from semistream.joins.rows import Layout, Rows
+from semistream.joins.rows import Layout, PlainColumns, Rows
 from semistream.joins.run import Run
 from semistream.joins.window import StreamLayout
 from semistream.keys import Codes, Mask
@@ -27,6 +27,11 @@ class Slice:
         self.codes, self.valid = binding.stream_codes(batch)
         self.columns = stream.columns(batch)
         self.position = 0
+        self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
+
+    def take(self, rows: Rows) -> Sequence[pa.Array]:
+        """These rows of the batch's columns."""
+        return self._plain.take(rows) if self._plain else self.batch.take(pa.array(rows)).columns
 
     def without_key(self, stop: int) -> Rows:
         """Rows up to ``stop`` whose key is null."""
@@ -133,7 +138,7 @@ class IntakeRun(Run):
         self.stats.matched += hit
         if self._binding.how == "left_anti":
             return
-        stream = part.batch.take(pa.array(rows)).columns
+        stream = part.take(rows)
         wanted = range(len(self._binding.master_columns))
         self._emit(stream, self._front.rows.take(slots, wanted) if wanted else [])
 

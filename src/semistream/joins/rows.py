@@ -8,7 +8,7 @@ place; nested columns, which are rare, stay Arrow arrays in an arena.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -216,16 +216,9 @@ class RowStore:
         fixed, widths, places = self.layout.choice(wanted)
         if not fixed:
             return {}
-        sizes = [width * len(slots) for width in fixed.values()]
-        starts, end = [], 0
-        for size in sizes:
-            starts.append(end)
-            end += -(-size // _ALIGNED) * _ALIGNED
-        memory = pa.allocate_buffer(end)
-        targets = np.array(starts) + memory.address
+        buffers, targets = _side_by_side(fixed.values(), len(slots))
         kernels.take_fixed(targets, widths, places, slots, self._at, self.layout.record.itemsize)
-        parts = zip(fixed, starts, sizes, strict=True)
-        return {i: memory.slice(start, size) for i, start, size in parts}
+        return dict(zip(fixed, buffers, strict=True))
 
     def _column(self, i: int, slots: Slots, values: pa.Buffer | None) -> pa.Array:
         kind = self.layout.types[i]
@@ -265,6 +258,41 @@ class RowStore:
             self._live -= kernels.release(slots, self._headers, self._positions)
         for arena in self._arenas.values():
             arena.free(slots)
+
+
+class PlainColumns:
+    """Columns of fixed width without nulls: rows of all of them are taken by one compiled call."""
+
+    def __init__(self, columns: Sequence[pa.Array]) -> None:
+        self._columns = columns  # they own the values
+        self._widths = np.array([width_of(column.type) for column in columns], np.int64)
+        self._sources = np.array([fixed_buffer(column)[1] for column in columns], np.int64)
+
+    @staticmethod
+    def fit(columns: Sequence[pa.Array]) -> bool:
+        return all(
+            width_of(column.type) and not pa.types.is_boolean(column.type) and not column.null_count
+            for column in columns
+        )
+
+    def take(self, rows: Rows) -> list[pa.Array]:
+        from semistream.kernels import rows as kernels
+
+        buffers, targets = _side_by_side(self._widths.tolist(), len(rows))
+        kernels.pick(targets, self._sources, self._widths, rows)
+        parts = zip(self._columns, buffers, strict=True)
+        return [pa.Array.from_buffers(c.type, len(rows), [None, values]) for c, values in parts]
+
+
+def _side_by_side(widths: Iterable[int], rows: int) -> tuple[list[pa.Buffer], Any]:
+    """Memory for so many values of each width, as one allocation; and where each part begins."""
+    sizes, starts, end = [width * rows for width in widths], [], 0
+    for size in sizes:
+        starts.append(end)
+        end += -(-size // _ALIGNED) * _ALIGNED
+    memory = pa.allocate_buffer(end)
+    parts = zip(starts, sizes, strict=True)
+    return [memory.slice(start, size) for start, size in parts], np.array(starts) + memory.address
 
 
 def fixed_buffer(column: pa.Array) -> tuple[Any, int]:

@@ -44,8 +44,8 @@ from semistream.memory import check_part
 _MANY = 8  # tuples per page: then a page that nobody needs is rare enough to be read along
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
 _KEPT = 16  # visits whose rows are kept back, at most, to fill an output batch
-_ENOUGH = 2048  # tuples: so many make an output batch, and are taken in before reads run dry
-_VACANCY = 8  # in a small window less is enough: one slot in so many
+_PACE = 1024  # bytes that a disk reads while a tuple that must wait is taken in, and hits with it
+_VACANCY = 8  # tuples are taken in when one slot in so many is vacant, or earlier
 _NO_ORDER = np.zeros(0, np.int64)
 _NO_SLOTS = np.zeros(0, np.int32)
 
@@ -151,8 +151,10 @@ class SweepRun(SweepFront):
 
     @property
     def _enough(self) -> int:
-        """Tuples that are worth the cost of a batch."""
-        return min(_ENOUGH, self._window.capacity // _VACANCY)
+        """Tuples that make an output batch, and are taken in together: many, as batches have
+        their cost, but no more than before the reads that are in flight run dry."""
+        reads = max(1, self._ahead) * self._reader.nbytes
+        return min(reads // _PACE, self._window.capacity // _VACANCY)
 
     # -- the sweep -------------------------------------------------------------------------
 

@@ -57,6 +57,15 @@ def take_fixed(targets, widths, places, slots, records, size):
 
 
 @njit(cache=True, nogil=True)
+def pick(targets, sources, widths, rows):
+    """Values ``rows`` of columns at the addresses ``sources`` into those at ``targets``."""
+    for c in range(len(widths)):
+        target, source, width = targets[c], sources[c], widths[c]
+        for i in range(len(rows)):
+            _copy_value(target + i * width, source + rows[i] * width, width)
+
+
+@njit(cache=True, nogil=True)
 def units_needed(offsets, valid, rows):
     """Heap units that these values of one column take."""
     total = 0
