@@ -39,7 +39,7 @@ from semistream.spark import Metrics
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PARQUET, ONE_CROSSING = "enrich + Parquet sink", "one-crossing sink"
-ROUNDS = 2
+ROUNDS = 3
 MISTAKES = ("wrong", "error")
 STRATEGIES = {  # which side carries the hint, and the hint
     "sort-merge": ("batch", "merge"),
@@ -65,7 +65,7 @@ class Size:
 
 # The budget per executor is a tenth of the large R, and as much as all of the small one.
 SIZES = {
-    "full": Size(20_000_000, 2_000_000, 1_000_000, 4, 5, 2, "226MB", "spark.json"),
+    "full": Size(20_000_000, 2_000_000, 1_000_000, 8, 8, 2, "226MB", "spark.json"),
     "small": Size(500_000, 100_000, 100_000, 2, 3, 2, "32MB", "spark-small.json"),
 }
 

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY, FrontStageOptions
 from semistream.joins.inlj import Frame, IndexNestedLoopJoin, InljRun
@@ -76,11 +77,9 @@ class CinljRun(InljRun):
 
         They are cached only when the wave is over: its hits still point into the front stage.
         """
-        from semistream.kernels import front_stage as kernels
-
         if self._front is None:
             return
-        seen = kernels.count_recent(
+        seen = kernels.front_stage.count_recent(
             part.codes, tuples, self._recent, self._seen, self._age, self._span
         )
         hot = np.flatnonzero(matched & (seen >= self._front.threshold))

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.joins.rows import Layout, Rows, RowStore, Slots, ranges
 from semistream.kernels.states import LISTS
@@ -126,13 +127,11 @@ class FrontStage:
         once: bool,
     ) -> LookUp:
         """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
-        from semistream.kernels import front_stage as kernels
-
         ahead = len(codes) - start
         hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
         hit_slots = np.empty(len(hit_rows), np.int32)
         miss_rows = np.empty(min(ahead, most_misses), np.int64)
-        stop, pairs, misses, hits = kernels.look_up(
+        stop, pairs, misses, hits = kernels.front_stage.look_up(
             codes,
             _NONE if valid is None else valid,
             start,
@@ -185,10 +184,8 @@ class FrontStage:
     def _enter(
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
     ) -> int:
-        from semistream.kernels import front_stage as kernels
-
         slots = np.empty(len(rows), np.int32)
-        self._free_count = kernels.admit(
+        self._free_count = kernels.front_stage.admit(
             codes, counts, frequencies, *self._table(), self._free, self._free_count, slots
         )
         fresh = slots >= 0
@@ -204,12 +201,10 @@ class FrontStage:
         return evicted
 
     def _evict(self, rows: int) -> int:
-        from semistream.kernels import front_stage as kernels
-
         before = self._free_count
         if before >= rows:
             return 0
-        self._free_count = kernels.evict(rows, *self._table(), self._free, before)
+        self._free_count = kernels.front_stage.evict(rows, *self._table(), self._free, before)
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 
@@ -229,10 +224,8 @@ class FrontStage:
 
     def drop(self, codes: Codes) -> int:
         """Forget these keys: their rows have changed. Returns the rows dropped."""
-        from semistream.kernels import front_stage as kernels
-
         before = self._free_count
-        self._free_count = kernels.drop(codes, *self._table(), self._free, before)
+        self._free_count = kernels.front_stage.drop(codes, *self._table(), self._free, before)
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 

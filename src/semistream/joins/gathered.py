@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.joins.page_rows import PageColumns
 from semistream.joins.rows import is_large, is_text, width_of
 
@@ -54,11 +55,9 @@ class Gathered:
 
     def _append(self, columns: PageColumns, places: Any, rows: Any) -> None:
         """All columns with one compiled call, or more if a text buffer must grow."""
-        from semistream.kernels import pages as kernels
-
         b = self._buffers
         while True:
-            lacking = kernels.append(
+            lacking = kernels.pages.append(
                 *columns.addresses, self._widths, places, rows, self.count,
                 b.values, b.contents, b.used, b.room,
             )  # fmt: skip

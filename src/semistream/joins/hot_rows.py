@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY, LookUp
 from semistream.joins.rows import Layout, Rows, RowStore, ranges
 from semistream.keys import Codes, Mask
@@ -85,12 +86,10 @@ class HotRows:
         once: bool,
     ) -> LookUp:
         """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
-        from semistream.kernels import hot_rows as kernels
-
         hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
         hit_slots = np.empty(len(hit_rows), np.int32)
         miss_rows = np.empty(min(len(codes) - start, most_misses), np.int64)
-        stop, pairs, misses, hits = kernels.look_up(
+        stop, pairs, misses, hits = kernels.hot_rows.look_up(
             codes,
             _NONE if valid is None else valid,
             start,
@@ -122,16 +121,12 @@ class HotRows:
 
     def worth(self, codes: Codes, counts: Any) -> Any:
         """So many tuples waited for these keys now; with those of earlier visits, if known."""
-        from semistream.kernels import hot_rows as kernels
-
-        return kernels.count(codes, counts, self._sketch)
+        return kernels.hot_rows.count(codes, counts, self._sketch)
 
     def worthy(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
         """Of pairs of page rows and waiting tuples: the first pair and the worth of each row that
         is worth an offer."""
-        from semistream.kernels import sweep as kernels
-
-        return kernels.frequent(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
+        return kernels.sweep.frequent(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
 
     def admit(
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
@@ -141,9 +136,7 @@ class HotRows:
         They take free slots, and then those of entries that had fewer hits. Returns (rows
         admitted, rows evicted).
         """
-        from semistream.kernels import hot_rows as kernels
-
-        fresh = kernels.held_entries(codes, *self._table()[:3]) < 0
+        fresh = kernels.hot_rows.held_entries(codes, *self._table()[:3]) < 0
         repeated = np.ones(len(codes), np.bool_)  # a key may be offered by two visits
         repeated[np.unique(codes, return_index=True)[1]] = False
         fresh &= ~repeated
@@ -170,15 +163,13 @@ class HotRows:
         order: Any,
     ) -> int:
         """Put the chosen keys into free slots, as far as their texts fit, too."""
-        from semistream.kernels import hot_rows as kernels
-
         chosen = rows[ranges(starts[order], counts[order])]
         fit = self.rows.room(columns, chosen)
         if fit < len(chosen):
             order = order[: np.searchsorted(np.cumsum(counts[order]), fit, side="right")]
             chosen = rows[ranges(starts[order], counts[order])]
         slots = np.empty(len(chosen), np.int32)
-        self._free_count = kernels.enter(
+        self._free_count = kernels.hot_rows.enter(
             codes[order],
             counts[order],
             frequencies[order],
@@ -192,9 +183,7 @@ class HotRows:
 
     def _evict_below(self, frequencies: Any) -> int:
         """Evict an entry for each of these (largest first) that is worth more; returns the rows."""
-        from semistream.kernels import hot_rows as kernels
-
-        slots, hits, self._hand = kernels.pass_hand(self._hits, self._hand, int(self._due))
+        slots, hits, self._hand = kernels.hot_rows.pass_hand(self._hits, self._hand, int(self._due))
         self._due -= int(self._due)
         order = np.argsort(hits, kind="stable")
         # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
@@ -208,10 +197,8 @@ class HotRows:
         return self._remove(slots[order[worth_it]])
 
     def _remove(self, entries: Any) -> int:
-        from semistream.kernels import hot_rows as kernels
-
         before = self._free_count
-        self._free_count = kernels.remove(entries, *self._table(), self._free, before)
+        self._free_count = kernels.hot_rows.remove(entries, *self._table(), self._free, before)
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 
@@ -224,13 +211,11 @@ class HotRows:
 
     def adopt(self, other: HotRows) -> None:
         """Take over the most used rows of another one with the same columns."""
-        from semistream.kernels import hot_rows as kernels
-
         entries = np.flatnonzero(other._hits).astype(np.int32)
         entries = entries[np.argsort(-other._hits[entries].astype(np.int32), kind="stable")]
         for start in range(0, len(entries), _ADOPTED_AT_ONCE):
             some = entries[start : start + _ADOPTED_AT_ONCE]
-            slots, counts = kernels.rows_of(some, other._sibling)
+            slots, counts = kernels.hot_rows.rows_of(some, other._sibling)
             starts, every = np.cumsum(counts) - counts, np.arange(len(some))
             every = every[: np.searchsorted(np.cumsum(counts), self._free_count, side="right")]
             columns, rows = other.rows.take(slots), np.arange(len(slots))
@@ -239,9 +224,7 @@ class HotRows:
 
     def drop(self, codes: Codes) -> int:
         """Forget these keys: their rows have changed. Returns the rows dropped."""
-        from semistream.kernels import hot_rows as kernels
-
-        entries = kernels.held_entries(codes, *self._table()[:3])
+        entries = kernels.hot_rows.held_entries(codes, *self._table()[:3])
         return self._remove(np.unique(entries[entries >= 0]))
 
     def clear(self) -> int:
@@ -261,19 +244,15 @@ class KnownAbsent:
         return int(self._table.nbytes + self._used.nbytes)
 
     def add(self, codes: Codes) -> None:
-        from semistream.kernels import hot_rows as kernels
-
         if len(codes) and len(self._table):
             self._empty = False
-            kernels.remember(codes, self._table, self._used)
+            kernels.hot_rows.remember(codes, self._table, self._used)
 
     def among(self, codes: Codes, rows: Rows) -> Mask | None:
         """Which of the tuples ``codes[rows]`` are known to match nothing; None for none."""
-        from semistream.kernels import hot_rows as kernels
-
         if self._empty:
             return None
-        return kernels.remembered(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
+        return kernels.hot_rows.remembered(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
 
     def forget(self) -> None:
         """The master has changed: any key may be there now."""

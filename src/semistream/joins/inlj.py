@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.joins.contract import Join
 from semistream.joins.intake import IntakeRun, Slice
 from semistream.joins.page_rows import PageColumns
@@ -220,9 +221,7 @@ class InljRun(IntakeRun):
         """For each code the positions of its rows in its frame's page, from and to."""
         low, high = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         if self._binding.codec.exact:
-            from semistream.kernels import pages as kernels
-
-            kernels.find(self._code_addresses, self._sizes, frames, codes, low, high)
+            kernels.pages.find(self._code_addresses, self._sizes, frames, codes, low, high)
             return low, high
         for frame in np.unique(frames):
             members = np.flatnonzero(frames == frame)
@@ -303,12 +302,10 @@ class InljRun(IntakeRun):
 
     def _fetch(self, pages: Any) -> Any:
         """Bring pages into the pool; returns the frame of each request of this wave."""
-        from semistream.kernels import buffer_pool as kernels
-
         self._wave += 1
         frames = np.empty(len(pages), np.int32)
         missing = np.empty(len(pages), np.int64)
-        planned, reads = kernels.plan(
+        planned, reads = kernels.buffer_pool.plan(
             pages,
             self._wave,
             self._frame_of,

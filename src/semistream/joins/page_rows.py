@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.joins.rows import is_large, is_text, width_of
 
 
@@ -99,22 +100,18 @@ class PageColumns:
         return self.known_plain or bool(self._plain[i].all())
 
     def copy_fixed(self, i: int, pages: Any, rows: Any, values: Any) -> None:
-        from semistream.kernels import pages as kernels
-
-        kernels.gather_fixed(self._values[i], pages, rows, self._widths[i], values)
+        kernels.pages.gather_fixed(self._values[i], pages, rows, self._widths[i], values)
 
     def measure_text(self, i: int, pages: Any, rows: Any, offsets: Any, start: int = 0) -> int:
         """Where each text would lie, the first one at ``start``; returns where the last ends."""
-        from semistream.kernels import pages as kernels
-
         large = self._large[i]
-        return int(kernels.measure_text(self._values[i], pages, rows, large, offsets, start))
+        return int(kernels.pages.measure_text(self._values[i], pages, rows, large, offsets, start))
 
     def copy_text(self, i: int, pages: Any, rows: Any, offsets: Any, content: Any) -> None:
-        from semistream.kernels import pages as kernels
-
         large = self._large[i]
-        kernels.gather_text(self._values[i], self._texts[i], pages, rows, large, offsets, content)
+        kernels.pages.gather_text(
+            self._values[i], self._texts[i], pages, rows, large, offsets, content
+        )
 
     def through_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:
         order = np.argsort(pages, kind="stable")

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.errors import InternalError
 from semistream.joins.arena import Arena
 
@@ -133,12 +134,10 @@ class RowStore:
         return max([heap, *arena]) * parts + 64 * parts
 
     def _units(self, columns: Sequence[pa.Array], rows: Rows) -> int:
-        from semistream.kernels import rows as kernels
-
         total = 0
         for i in self.layout.text:
             offsets, _, valid = _text_parts(columns[i])
-            total += kernels.units_needed(offsets, valid, rows)
+            total += kernels.rows.units_needed(offsets, valid, rows)
         return total
 
     def put(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
@@ -151,8 +150,6 @@ class RowStore:
             arena.put(columns[i], rows, slots)
 
     def _put_fixed(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
-        from semistream.kernels import rows as kernels
-
         records = self._records
         assert records is not None
         masks: dict[int, Any] = {}
@@ -160,7 +157,7 @@ class RowStore:
         owners = [fixed_buffer(columns[i]) for i in layout.fixed]
         sources = np.array([address for _, address in owners], np.int64)
         size = layout.record.itemsize
-        kernels.put_fixed(sources, layout.widths, layout.places, rows, slots, self._at, size)
+        kernels.rows.put_fixed(sources, layout.widths, layout.places, rows, slots, self._at, size)
         for place, i in enumerate(self.layout.fixed):
             column = columns[i]
             if column.null_count:
@@ -179,16 +176,14 @@ class RowStore:
         self._nullable[i] = True
 
     def _put_text(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
-        from semistream.kernels import rows as kernels
-
         needed = self._units(columns, rows)
         if self._top + needed > len(self._heap) // _UNIT:
-            self._top = kernels.compact(self._heap, self._headers, self._positions, self._top)
+            self._top = kernels.rows.compact(self._heap, self._headers, self._positions, self._top)
         if self._top + needed > len(self._heap) // _UNIT:
             raise InternalError("a row store was given more text than it said it has room for")
         for place, i in enumerate(self.layout.text):
             offsets, data, valid = _text_parts(columns[i])
-            self._top = kernels.put(
+            self._top = kernels.rows.put(
                 offsets,
                 data,
                 valid,
@@ -211,13 +206,13 @@ class RowStore:
 
     def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Buffer]:
         """The values of those of these columns that have a fixed width, side by side."""
-        from semistream.kernels import rows as kernels
-
         fixed, widths, places = self.layout.choice(wanted)
         if not fixed:
             return {}
         buffers, targets = _side_by_side(fixed.values(), len(slots))
-        kernels.take_fixed(targets, widths, places, slots, self._at, self.layout.record.itemsize)
+        kernels.rows.take_fixed(
+            targets, widths, places, slots, self._at, self.layout.record.itemsize
+        )
         return dict(zip(fixed, buffers, strict=True))
 
     def _column(self, i: int, slots: Slots, values: pa.Buffer | None) -> pa.Array:
@@ -235,17 +230,15 @@ class RowStore:
         return array_of(kind, len(slots), values, present)
 
     def _text_column(self, i: int, slots: Slots) -> pa.Array:
-        from semistream.kernels import rows as kernels
-
         place = self.layout.text.index(i)
         kind = self.layout.types[i]
         offsets = np.empty(len(slots) + 1, np.int64 if is_large(kind) else np.int32)
         present = np.empty(len(slots), np.bool_)
-        size, nulls = kernels.measure(
+        size, nulls = kernels.rows.measure(
             slots, place, self._headers, self._positions, offsets, present
         )
         data = np.empty(size, np.uint8)
-        kernels.gather(slots, place, self._heap, self._positions, offsets, data)
+        kernels.rows.gather(slots, place, self._heap, self._positions, offsets, data)
         mask = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
         buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(kind, len(slots), buffers)
@@ -253,9 +246,7 @@ class RowStore:
     def free(self, slots: Slots) -> None:
         """These slots' values are no longer needed."""
         if self.layout.text:
-            from semistream.kernels import rows as kernels
-
-            self._live -= kernels.release(slots, self._headers, self._positions)
+            self._live -= kernels.rows.release(slots, self._headers, self._positions)
         for arena in self._arenas.values():
             arena.free(slots)
 
@@ -276,10 +267,8 @@ class PlainColumns:
         )
 
     def take(self, rows: Rows) -> list[pa.Array]:
-        from semistream.kernels import rows as kernels
-
         buffers, targets = _side_by_side(self._widths.tolist(), len(rows))
-        kernels.pick(targets, self._sources, self._widths, rows)
+        kernels.rows.pick(targets, self._sources, self._widths, rows)
         parts = zip(self._columns, buffers, strict=True)
         return [pa.Array.from_buffers(c.type, len(rows), [None, values]) for c, values in parts]
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.joins.rows import Rows, RowStore, Slots
 from semistream.joins.window import StreamLayout, Window
 from semistream.keys import Codes
@@ -102,11 +103,9 @@ class SweepWindow(Window):
         self, codes: Codes, columns: Sequence[pa.Array], rows: Rows, keys: Sequence[pa.Array]
     ) -> int:
         """Admit as many of these tuples as fit; returns how many."""
-        from semistream.kernels import sweep as kernels
-
         rows = rows[: self.rows.room(columns, rows)]
         slots = np.empty(len(rows), np.int32)
-        placed, self._free_count = kernels.place(
+        placed, self._free_count = kernels.sweep.place(
             codes,
             rows,
             self._stretches.of(rows, keys),
@@ -127,15 +126,11 @@ class SweepWindow(Window):
 
     def next_needed(self, stretch: int) -> int:
         """The first stretch from this one on, going round, that someone waits for, or -1."""
-        from semistream.kernels import sweep as kernels
-
-        return int(kernels.next_needed(stretch, self._head))
+        return int(kernels.sweep.next_needed(stretch, self._head))
 
     def collect(self, stretch: int) -> tuple[Slots, Any]:
         """All tuples that wait for a stretch, and the chunks they lie in; its list is empty now."""
-        from semistream.kernels import sweep as kernels
-
-        slots, chunks = kernels.collect(
+        slots, chunks = kernels.sweep.collect(
             stretch, self._size, self._head, self._fill, self._next_chunk
         )
         return slots, chunks
@@ -144,24 +139,20 @@ class SweepWindow(Window):
         self, page_codes: Codes, order: Any, slots: Slots, cursor: Any, once: bool, out: Any
     ) -> int:
         """Pair these tuples with page rows; see the kernels."""
-        from semistream.kernels import sweep as kernels
-
         rows, pairs = out
         if self._stretches.exact:
-            found = kernels.match(
+            found = kernels.sweep.match(
                 page_codes, slots, cursor, once, self.codes, self.state, rows, pairs
             )
         else:
-            found = kernels.match_hashes(
+            found = kernels.sweep.match_hashes(
                 page_codes, order, slots, cursor, once, self.codes, self.state, rows, pairs
             )
         return int(found)
 
     def match_mapped(self, walk: Any, slots: Slots, cursor: Any, once: bool, out: Any) -> int:
         """The same for pages that are known by their addresses."""
-        from semistream.kernels import sweep as kernels
-
-        found = kernels.match_mapped(
+        found = kernels.sweep.match_mapped(
             walk.keys, walk.sizes, slots, cursor, once, self.codes, self.state, *out
         )
         return int(found)

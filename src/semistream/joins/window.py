@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.joins.binding import Binding
 from semistream.joins.rows import Layout, Rows, RowStore, Slots, array_of
 from semistream.keys import Codes, Mask
@@ -120,10 +121,8 @@ class Window:
         slots: Any,
     ) -> int:
         """Pair page rows with waiting tuples; see the kernel."""
-        from semistream.kernels import window as kernels
-
         return int(
-            kernels.probe(
+            kernels.window.probe(
                 page_codes,
                 _NONE if valid is None else valid,
                 cursor,
@@ -141,9 +140,7 @@ class Window:
 
     def count_pairs(self, rows: Any, counts: Any) -> None:
         """Add to each page row's count the pairs that it has: the papers' frequency f."""
-        from semistream.kernels import window as kernels
-
-        kernels.count_pairs(rows, counts)
+        kernels.window.count_pairs(rows, counts)
 
     def take(self, slots: Slots) -> list[pa.Array]:
         """The stream's columns for these slots."""
@@ -153,10 +150,8 @@ class Window:
         return self.stream.keys(self.rows, slots, self.codes[slots])
 
     def _insert(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
-        from semistream.kernels import window as kernels
-
         self.rows.put(columns, rows, slots)
-        kernels.insert(
+        kernels.window.insert(
             codes, rows, slots, self._heads, self._chain, self._dup, self.codes, self.state
         )
         self.count += len(rows)
@@ -184,10 +179,8 @@ class RingWindow(Window):
 
     def expire(self, count: int) -> None:
         """Remove the oldest ``count`` tuples."""
-        from semistream.kernels import window as kernels
-
         self.rows.free(self.oldest(count))
-        kernels.expire(
+        kernels.window.expire(
             self._first, count, self.capacity, self._heads, self._chain, self._dup, self.codes
         )
         self._first = (self._first + count) % self.capacity
@@ -215,15 +208,13 @@ class QueueWindow(Window):
 
     def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
         """Admit as many of these tuples as fit; returns how many."""
-        from semistream.kernels import window as kernels
-
         fit = self.rows.room(columns, rows[: self.vacant])
         if fit:
             self._free_count -= fit
             slots = self._free[self._free_count : self._free_count + fit][::-1].copy()
             self._insert(codes, columns, rows[:fit], slots)
             self.born[slots] = self.turn
-            kernels.enqueue(slots, self._older, self._newer)
+            kernels.window.enqueue(slots, self._older, self._newer)
         return fit
 
     @property
@@ -233,30 +224,24 @@ class QueueWindow(Window):
 
     def proven(self, firsts: Any, continues: Any, probed: Any, most: int) -> Slots:
         """Among the oldest tuples, those whose page was probed after they came."""
-        from semistream.kernels import window as kernels
-
         slots = np.empty(min(most, 4096), np.int32)
-        found = kernels.proven(
+        found = kernels.window.proven(
             firsts, continues, probed, self.born, self.codes, self._newer, 4096, slots
         )
         return slots[:found]
 
     def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:
         """Slots of tuples that wait with this code, and where to go on (-1: that is all)."""
-        from semistream.kernels import window as kernels
-
         slots = np.empty(most, np.int32)
-        found, following = kernels.tuples_of(
+        found, following = kernels.window.tuples_of(
             code, start, self._heads, self._chain, self._dup, self.codes, slots
         )
         return slots[:found], following
 
     def settle(self, codes: Codes) -> int:
         """Remove the tuples with these codes that are marked; returns how many."""
-        from semistream.kernels import window as kernels
-
         before = self._free_count
-        self._free_count = kernels.settle(
+        self._free_count = kernels.window.settle(
             codes,
             self._heads,
             self._chain,

@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.workload.checks import integer, number
 from semistream.workload.seeds import stream_key
@@ -55,11 +56,9 @@ def poisson(steps: int, rate: float, seed: int = 0) -> Counts:
     >>> 4.9 < float(counts.mean()) < 5.1
     True
     """
-    from semistream.kernels import workload_arrivals as kernels
-
     steps, rate = _steps_and_rate(steps, rate)
     out = np.empty(steps, np.int64)
-    kernels.poisson_counts(out, stream_key(seed, "poisson"), rate)
+    kernels.workload_arrivals.poisson_counts(out, stream_key(seed, "poisson"), rate)
     return out
 
 
@@ -83,14 +82,14 @@ def bursty(steps: int, rate: float | None = None, seed: int = 0, sources: int = 
     >>> int(counts.min()), int(counts.max())
     (0, 200)
     """
-    from semistream.kernels import workload_arrivals as kernels
-
     sources = integer("sources", sources, 1, 24)
     natural = float(2**sources - 1)
     steps, rate = _steps_and_rate(steps, natural if rate is None else rate)
     out = np.zeros(steps, np.int64)
     for i in range(1, sources + 1):
-        kernels.add_switching_source(out, stream_key(seed, f"bursty source {i}"), np.int64(2**i))
+        kernels.workload_arrivals.add_switching_source(
+            out, stream_key(seed, f"bursty source {i}"), np.int64(2**i)
+        )
     return out if rate == natural else _whole(np.cumsum(out) * (rate / natural))
 
 
@@ -103,13 +102,11 @@ def on_off(
     >>> 0.15 < float((counts > 0).mean()) < 0.35
     True
     """
-    from semistream.kernels import workload_arrivals as kernels
-
     steps, rate = _steps_and_rate(steps, rate)
     on_steps = number("on_steps", on_steps, 1.0, 2.0**31)
     off_steps = number("off_steps", off_steps, 1.0, 2.0**31)
     mask = np.empty(steps, np.int64)
-    kernels.on_off_mask(mask, stream_key(seed, "on/off"), on_steps, off_steps)
+    kernels.workload_arrivals.on_off_mask(mask, stream_key(seed, "on/off"), on_steps, off_steps)
     return _whole(np.cumsum(mask) * rate)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.workload.checks import integer
 from semistream.workload.seeds import stream_key
@@ -93,11 +94,9 @@ def price_of(product_ids: npt.ArrayLike, seed: int = 0) -> npt.NDArray[np.float6
     >>> price_of([1, 2, 3]).tolist() == first["price"].to_pylist()
     True
     """
-    from semistream.kernels import workload_rows as kernels
-
     keys = np.ascontiguousarray(product_ids, np.int64)
     out = np.empty(keys.size, np.float64)
-    kernels.prices(keys.reshape(-1), out, stream_key(seed, "price"))
+    kernels.workload_rows.prices(keys.reshape(-1), out, stream_key(seed, "price"))
     return out.reshape(keys.shape)
 
 
@@ -133,19 +132,17 @@ def _batches(
 def _rows(
     ids: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64], row_bytes: int, seed: int
 ) -> pa.RecordBatch:
-    from semistream.kernels import workload_rows as kernels
-
     width, count = row_bytes - FIXED_BYTES, ids.size
     text = np.frombuffer(_WORDS.encode() * (2 + width // len(_WORDS)), np.uint8)
     word_starts = np.flatnonzero(text[: len(_WORDS)] == ord(" ")) + 1
     prefix = np.frombuffer(b"product ", np.uint8)
     suppliers, categories = np.empty(count, np.int32), np.empty(count, np.int32)
-    kernels.product_attributes(
+    kernels.workload_rows.product_attributes(
         numbers, suppliers, SUPPLIERS, categories, CATEGORIES, stream_key(seed, "attributes")
     )
     lines = np.empty((count, width), np.uint8)
     text_key = stream_key(seed, "description")
-    kernels.descriptions(ids, numbers, lines, prefix, text, word_starts, text_key)
+    kernels.workload_rows.descriptions(ids, numbers, lines, prefix, text, word_starts, text_key)
     offsets = np.arange(0, count * width + 1, width, dtype=np.int32) if width else None
     return pa.RecordBatch.from_arrays(
         [

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.workload.checks import integer, number
 from semistream.workload.seeds import stream_key
@@ -106,17 +107,17 @@ def _batch(
     unmatched: float,
     nulls: float,
 ) -> pa.RecordBatch:
-    from semistream.kernels import workload_rows as kernels
-
     count, position = keys.size, np.int64(start)
     quantity = np.empty(count, np.int32)
-    kernels.quantities(quantity, stream_key(seed, "quantity"), position)
+    kernels.workload_rows.quantities(quantity, stream_key(seed, "quantity"), position)
     keys = keys * stride  # a copy: the key source keeps its own
     mask = None
     if unmatched or nulls:
         valid = np.ones(count, np.uint8)
         spoil_key = stream_key(seed, "unmatched and nulls")
-        kernels.spoil(keys, valid, spoil_key, position, products, stride, unmatched, nulls)
+        kernels.workload_rows.spoil(
+            keys, valid, spoil_key, position, products, stride, unmatched, nulls
+        )
         mask = valid == 0 if nulls else None
     return pa.RecordBatch.from_arrays(
         [

@@ -25,6 +25,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.workload.checks import integer, number
 from semistream.workload.seeds import stream_key
@@ -120,6 +121,4 @@ def scatter(ranks: npt.ArrayLike, domain: int, seed: int = 0) -> Keys:
 
 
 def _scatter_into(ranks: Keys, out: Keys, domain: int, seed: int) -> None:
-    from semistream.kernels import workload as kernels
-
-    kernels.scatter_ranks(ranks, out, stream_key(seed, "scatter"), np.int64(domain))
+    kernels.workload.scatter_ranks(ranks, out, stream_key(seed, "scatter"), np.int64(domain))
