@@ -21,8 +21,8 @@ from semistream.master.reader import MappedReader, PlainReader
 _STRETCH_SHARE = 20  # of the budget, one in so many bytes for a stretch
 _STRETCH = 16  # pages that are read with one request, at most
 _MAPPED_STRETCH, _MAPPED_SHARE = 96, 4  # the same, for pages that are mapped
-_IN_FLIGHT = 2  # reads ahead of the visit that is being joined
-_DISK_SHARE = 7  # of the budget, one in so many bytes for all disk buffers
+_IN_FLIGHT = 3  # reads ahead of the visit that is being joined
+_DISK_SHARE = 5  # of the budget, one in so many bytes for all disk buffers
 _LEAST_SHARE = 12  # a reader that takes more than one in so many bytes reads nothing ahead
 _MAP_SHARE = 32  # the page map may take one in so many bytes of the budget
 _GONE_SHARE = 128  # of the budget, one in so many bytes for keys that are known to be absent
