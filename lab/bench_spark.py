@@ -216,7 +216,7 @@ def targets(large: dict[str, Any], fits: dict[str, Any]) -> list[dict[str, Any]]
 
     cases = [
         ("enrich / Spark's best, large R", rate(large, "enrich"), best(large), 10.0),
-        ("enrich / ceiling, large R", rate(large, "enrich"), rate(large, "ceiling"), 0.6),
+        ("enrich / ceiling, large R", rate(large, "enrich"), rate(large, "ceiling"), 0.8),
         (
             "one-crossing sink / enrich + Parquet sink",
             rate(large, ONE_CROSSING),
