@@ -5,7 +5,6 @@ Kept under .data/ beside the engine benchmark's; the master table is the same on
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import semistream as ss
+from lab import page_cache
 from lab.engine_data import ROW_BYTES, EngineData
 from semistream import workload
 
@@ -49,14 +49,9 @@ class SparkData(EngineData):
         A file stays there in the pieces in which it came, and the workers map the master: so
         what another benchmark left of it goes first.
         """
-        for folder in (self.parquet, self.sales):
-            for path in _files(folder):
-                with path.open("rb", buffering=0) as file:
-                    while file.read(1 << 24):
-                        pass
-        for path in _files(self.master):
-            with path.open("rb", buffering=0) as file:
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        page_cache.read(self.parquet)
+        page_cache.read(self.sales)
+        page_cache.drop(self.master)
         table = ss.MasterTable.open(self.master, mapped=True)
         reader = table.reader(_PAGES)
         for first in range(0, table.num_pages, _PAGES):
@@ -101,10 +96,6 @@ class SparkData(EngineData):
             for batch in pq.ParquetFile(file).iter_batches(1 << 18, columns=names)
         )
         return self.check(rows, self.sent(batches))
-
-
-def _files(folder: Path) -> list[Path]:
-    return [path for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
 def constants() -> pa.RecordBatch:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lab import rivals
+from lab.page_cache import drop, read
 from lab.rivals import limits
 from lab.rivals.cell import Cell
 from lab.rivals.contract import Grant, Rival
@@ -40,7 +41,7 @@ def run(cell: Cell, limit_kind: str = "auto", page_cache: Path | None = None) ->
     grant = Grant(cell.budget, cell.batch)
     limit = limits.make(grant.limit, "none" if kind.limit_refused else limit_kind)
     if page_cache is not None:
-        (_drop if cell.cold else _read)(page_cache)
+        (drop if cell.cold else read)(page_cache)
     result: dict[str, Any] = {
         **asdict(cell),
         "key": cell.key,
@@ -188,24 +189,3 @@ def _page_cache(cell: Cell, kind: type[Rival], limit_kind: str) -> str:
     if limit_kind.startswith("cgroup"):
         return "dropped before, then part of the limit"
     return "dropped before, then free"
-
-
-def _files(path: Path) -> list[Path]:
-    return sorted(file for file in path.rglob("*") if file.is_file())
-
-
-def _read(path: Path) -> None:
-    for file in _files(path):
-        with file.open("rb", buffering=0) as opened:
-            while opened.read(1 << 24):
-                pass
-
-
-def _drop(path: Path) -> None:
-    for file in _files(path):
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fdatasync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        finally:
-            os.close(descriptor)

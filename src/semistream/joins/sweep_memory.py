@@ -56,9 +56,9 @@ class SweepMemory(ProbingRun):
         asks = isinstance(reader, PlainReader) and not isinstance(reader, MappedReader)
         self._ahead = _IN_FLIGHT if asks and source.num_pages else 0
         if self._ahead and self._direct:  # each read needs a buffer; else the page cache is one
-            fit = self._budget // _DISK_SHARE // reader.nbytes
-            least = _LEAST_SHARE * reader.nbytes <= self._budget
-            self._ahead = min(max(least, fit - 1), _IN_FLIGHT)
+            fit = self._budget // _DISK_SHARE // reader.nbytes - 1
+            one = 1 if _LEAST_SHARE * reader.nbytes <= self._budget else 0
+            self._ahead = min(max(one, fit), _IN_FLIGHT)
         count = self._ahead if self._direct else 0
         self._idle: list[PageReader] = [
             source.reader(self._pages_at_once, self._direct) for _ in range(count)
