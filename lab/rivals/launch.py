@@ -65,7 +65,9 @@ def _run(cell: Cell, limit: limits.Limit, folder: Path) -> dict[str, Any]:
     specification.write_text(json.dumps(asked))
     command = [sys.executable, "-m", "lab.rivals.cell", str(specification), str(said)]
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    # What a rival that is killed leaves behind goes with the cell's folder.
+    own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
+    environment = {**os.environ, **own}
     began = time.perf_counter()
     with errors.open("wb") as out:
         process = subprocess.Popen(

@@ -123,6 +123,20 @@ def test_a_rival_that_is_too_slow_says_what_it_reached() -> None:
     assert report.entry(found).endswith("(cut)")
 
 
+def test_a_rival_that_is_killed_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DuckDB has a folder to spill to; killed after four seconds, it cannot remove it."""
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr(launch, "GRACE", -56.0)
+    found = measured(cell("duckdb", "R loaded", repeat_seconds=50.0, time_limit=60.0))
+    assert found["outcome"].startswith("cut by the time limit while"), found
+    assert list(scratch.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("found", "late", "complaint", "said"),
     [
