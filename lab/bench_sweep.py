@@ -127,9 +127,8 @@ def _other(part: str, data: EngineData) -> Any:
     if part == "peers":
         return peers(data, replace(base, direct=False))
     if part == "limit":
-        # Long enough that a move of memory, which costs a second or two, does not decide.
-        settled = replace(base, warm_tuples=150_000_000, warm_seconds=30.0)  # memory has moved
-        return limit(data, replace(settled, tuples=48_000_000, seconds=8.0), PERCENTS)
+        # Long enough that memory has moved: that costs a second or two.
+        return limit(data, replace(base, warm_tuples=150_000_000, warm_seconds=30.0), PERCENTS)
     return {"wait": wait, "cores": cores}[part](data, base)
 
 

@@ -82,17 +82,11 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
     budget = int(data.nbytes * cell.percent / 100)
     join = ss.join(cell.join, memory=budget)
 
-    sent = cell.stream(data, cell.check_tuples, cell.push)
+    trouble = wrong(join, master, cell, data)
+    if trouble is not None:
+        return {"wrong": trouble}
     with join.open(master, on="product_id", direct=cell.direct) as run:
-        wrong = data.check(_all_rows(run, sent), sent)
-        accounted = run.stats.tuples_in == run.stats.matched and run.stats.waiting == 0
-    if wrong is None and not accounted:
-        wrong = f"the counters do not add up: {run.stats}"
-    if wrong is not None:
-        return {"wrong": wrong}
-
-    with join.open(master, on="product_id", direct=cell.direct) as run:
-        pushed, warm_seconds = _warm_up(run, cell, data)
+        pushed, warm_seconds = warm_up(run, cell, data)
         batches = cell.stream(data, cell.tuples, cell.push, offset=pushed)
         gc.collect()
         rows_before, pages_before = run.stats.rows_out, run.stats.pages_read
@@ -114,6 +108,17 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
             "memory": {**run.memory, "budget": run.memory.budget},
             "anonymous_growth": _anonymous_bytes() - memory_before,
         }
+
+
+def wrong(join: ss.Join, master: ss.MasterTable, cell: Cell, data: EngineData) -> str | None:
+    """What is wrong with the join's answer to a short stream."""
+    sent = cell.stream(data, cell.check_tuples, cell.push)
+    with join.open(master, on="product_id", direct=cell.direct) as run:
+        trouble = data.check(_all_rows(run, sent), sent)
+        accounted = run.stats.tuples_in == run.stats.matched and run.stats.waiting == 0
+    if trouble is None and not accounted:
+        trouble = f"the counters do not add up: {run.stats}"
+    return trouble
 
 
 def _timed(
@@ -149,7 +154,7 @@ def _all_rows(run: Any, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatc
     yield from run.flush()
 
 
-def _warm_up(run: Any, cell: Cell, data: EngineData) -> tuple[int, float]:
+def warm_up(run: Any, cell: Cell, data: EngineData) -> tuple[int, float]:
     """Push until the window has been filled and turned over once, or time is up."""
     pushed, most_waiting = 0, 0
     size = min(PUSH, cell.warm_tuples)
@@ -172,9 +177,9 @@ def _measure_alternative(cell: Cell, data: EngineData) -> dict[str, Any]:
     memory_before = _anonymous_bytes()
     peer = LruLmdb(data.lmdb, budget, ALTERNATIVES[cell.join], DESCRIPTION_BYTES)
     sent = cell.stream(data, cell.check_tuples, cell.push)
-    wrong = data.check((peer.push(batch) for batch in sent), sent)
-    if wrong is not None:
-        return {"wrong": wrong}
+    trouble = data.check((peer.push(batch) for batch in sent), sent)
+    if trouble is not None:
+        return {"wrong": trouble}
     pushed, began = cell.check_tuples, time.perf_counter()
     while time.perf_counter() - began < cell.warm_seconds and (
         pushed < cell.warm_tuples or not peer.full

@@ -9,64 +9,80 @@
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 import semistream as ss
 from lab.engine_data import EngineData
+from lab.settled import Turn
 from semistream.joins.hot_rows import HotRows
 
 REQUEST, IN_FLIGHT = 1 << 20, 4
-ROUNDS = 6  # over the stream, a few seconds in all
+TUPLES = 3_000_000  # of the stream whose rows are held in memory
 
 
-def processor_seconds(data: EngineData, batches: list[pa.RecordBatch]) -> float:
-    """Seconds per tuple to join these batches with a table in memory that has all their keys."""
-    master = ss.MasterTable.open(data.master)
-    wanted = np.unique(np.concatenate([batch["product_id"].to_numpy() for batch in batches]))
-    names = [name for name in master.schema.names if name != "product_id"]
-    hot = HotRows([master.schema.field(n).type for n in names], len(wanted) * 180, 120.0)
-    reader = master.reader(8)
-    for first in range(0, master.num_pages, 8):
-        for page in reader.read(first, min(8, master.num_pages - first)):
-            keys = page["product_id"].to_numpy()
-            begin, end = np.searchsorted(wanted, [keys[0], keys[-1] + 1])
-            rows = np.searchsorted(keys, wanted[begin:end])
-            ones = np.ones(len(rows), np.int64)
-            columns = [page.column(name) for name in names]
-            hot.admit(keys[rows], ones, ones, columns, rows)
-    reader.close()
-    if hot.count != len(wanted):
-        raise RuntimeError(f"the table in memory holds {hot.count} of {len(wanted)} rows")
-    tuples = 0
-    for i, batch in enumerate([*batches[:4], *batches * ROUNDS]):  # the first ones warm up
-        if i == 4:
-            started, tuples = time.perf_counter(), 0
-        codes = batch["product_id"].to_numpy()
-        found = hot.look_up(codes, None, 0, len(codes), len(codes), True)
-        stream = batch.take(pa.array(found.hit_rows)).columns
-        rows = pa.RecordBatch.from_arrays(
-            [*stream, *hot.rows.take(found.hit_slots)],
-            names=[*batch.schema.names, *names],
-        )
-        tuples += rows.num_rows
-    return (time.perf_counter() - started) / tuples
+class TableInMemory:
+    """All rows that a stream asks for, in memory."""
+
+    def __init__(self, data: EngineData) -> None:
+        self._batches = data.stream(TUPLES, 50_000)
+        master = ss.MasterTable.open(data.master)
+        keys = [batch["product_id"].to_numpy() for batch in self._batches]
+        wanted = np.unique(np.concatenate(keys))
+        self._names = [name for name in master.schema.names if name != "product_id"]
+        types = [master.schema.field(name).type for name in self._names]
+        self._rows = HotRows(types, len(wanted) * 180, 120.0)
+        reader = master.reader(8)
+        for first in range(0, master.num_pages, 8):
+            for page in reader.read(first, min(8, master.num_pages - first)):
+                self._add(page, wanted)
+        reader.close()
+        if self._rows.count != len(wanted):
+            raise RuntimeError(f"{self._rows.count} of {len(wanted)} rows are in memory")
+        self.turn(0.5)  # compiles
+
+    def _add(self, page: pa.RecordBatch, wanted: Any) -> None:
+        keys = page["product_id"].to_numpy()
+        begin, end = np.searchsorted(wanted, [keys[0], keys[-1] + 1])
+        rows = np.searchsorted(keys, wanted[begin:end])
+        ones = np.ones(len(rows), np.int64)
+        self._rows.admit(keys[rows], ones, ones, [page.column(n) for n in self._names], rows)
+
+    def turn(self, seconds: float) -> Turn:
+        """Join the stream with the table for so long."""
+        rows, began = 0, time.perf_counter()
+        for batch in itertools.cycle(self._batches):
+            codes = batch["product_id"].to_numpy()
+            found = self._rows.look_up(codes, None, 0, len(codes), len(codes), True)
+            stream = batch.take(pa.array(found.hit_rows)).columns
+            joined = pa.RecordBatch.from_arrays(
+                [*stream, *self._rows.rows.take(found.hit_slots)],
+                names=[*batch.schema.names, *self._names],
+            )
+            rows += joined.num_rows
+            if time.perf_counter() - began > seconds:
+                break
+        return Turn(rows, time.perf_counter() - began)
 
 
-def disk_rate(path: Path, seconds: float = 2.0) -> float:
-    """Bytes per second from the largest file below ``path``."""
+def read_disk(path: Path, seconds: float) -> Turn:
+    """Read the largest file below ``path`` for so long, on any core."""
+    cores = range(os.cpu_count() or 1)
     file = max((p for p in path.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
     descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT)
     requests = file.stat().st_size // REQUEST
     buffers = [mmap.mmap(-1, REQUEST) for _ in range(IN_FLIGHT)]
 
     def read(buffer: mmap.mmap, start: int) -> int:
+        os.sched_setaffinity(0, cores)  # of this thread
         done, at = 0, start
         while time.perf_counter() - began < seconds:
             done += os.preadv(descriptor, [buffer], (at % requests) * REQUEST)
@@ -78,4 +94,4 @@ def disk_rate(path: Path, seconds: float = 2.0) -> float:
         done = sum(pool.map(read, buffers, range(IN_FLIGHT)))
     elapsed = time.perf_counter() - began
     os.close(descriptor)
-    return done / elapsed
+    return Turn(0, elapsed, done)

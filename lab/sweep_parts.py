@@ -6,7 +6,6 @@ import os
 import statistics
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from multiprocessing import get_context
 from typing import Any
@@ -19,11 +18,13 @@ from lab import machine, sweep_limit
 from lab.bench_engine import run_cell
 from lab.engine_cell import Cell
 from lab.engine_data import EngineData
+from lab.settled import Settled, Turn
 from semistream.joins.sweepjoin import SweepRun
 from semistream.workload import arrivals
 
 BATCH = 100_000
 PIECE = 200
+TURNS = 12  # of a second each
 
 
 def peers(data: EngineData, base: Cell) -> dict[str, Any]:
@@ -100,46 +101,34 @@ def _polars(data: EngineData, base: Cell) -> dict[str, Any]:
 
 
 def limit(data: EngineData, base: Cell, percents: Sequence[float]) -> list[dict[str, Any]]:
-    """Runs beside the floors that the machine sets for them.
-
-    A shared machine is faster in one minute than in the next, so both floors are measured before
-    and after every run, and their means count.
-    """
+    """Runs beside the floors that the machine sets for them, in turns."""
     results = []
-    before = _floors(data)
     for percent in percents:
-        run = run_cell(replace(base, percent=percent))
-        after = _floors(data)
-        floor, disk = (statistics.mean(pair) for pair in zip(before, after, strict=True))
-        results.append(_limited(run, floor, disk))
-        before = after
+        with get_context("spawn").Pool(1) as pool:
+            results.append(pool.apply(_limited, (data, replace(base, percent=percent))))
     return results
 
 
-def _floors(data: EngineData) -> tuple[float, float]:
-    """Seconds per tuple of the processor's floor, and bytes per second of the disk."""
-    with get_context("spawn").Pool(1) as pool:
-        return pool.apply(_floor, (data,)), sweep_limit.disk_rate(data.master)
-
-
-def _limited(run: dict[str, Any], floor: float, disk: float) -> dict[str, Any]:
-    reading = run["bytes_read"] / run["rows_out"] / disk
-    least = max(floor, reading)
+def _limited(data: EngineData, cell: Cell) -> dict[str, Any]:
+    machine.pin_to_one_core()
+    settled, table = Settled(data, cell), sweep_limit.TableInMemory(data)
+    run, floor, disk = Turn(), Turn(), Turn()
+    for _ in range(TURNS):
+        settled.prepare()
+        floor += table.turn(0.3)
+        run += settled.turn()
+        disk += sweep_limit.read_disk(data.master, 0.3)
+    settled.close()
+    reading = run.bytes_read / run.rows * disk.seconds / disk.bytes_read
     return {
-        "percent": run["percent"],
-        "rate": run["rate"],
-        "processor_floor": 1 / floor,
-        "disk_rate": disk,
+        "percent": cell.percent,
+        "rate": run.rate,
+        "processor_floor": floor.rate,
+        "disk_rate": disk.bytes_read / disk.seconds,
         "disk_floor": 1 / reading if reading else None,
-        "share": run["rate"] * least,
+        "share": run.rate * max(1 / floor.rate, reading),
         "load": machine.load(),
     }
-
-
-def _floor(data: EngineData) -> float:
-    machine.pin_to_one_core()
-    pa.set_cpu_count(1)
-    return sweep_limit.processor_seconds(data, data.stream(3_000_000, 50_000))
 
 
 def wait(data: EngineData, base: Cell) -> dict[str, Any]:
@@ -210,50 +199,60 @@ def _sizes(stream: str) -> Any:
 
 
 def cores(data: EngineData, base: Cell) -> dict[str, Any]:
-    """Two processes on two cores beside one; and one run on one core and on two."""
-    with get_context("spawn").Pool(2) as pool:
-        alone = pool.apply(_rate, (data, replace(base, percent=5.0), (0,)))
-        with ThreadPoolExecutor(2) as threads:
-            both = list(
-                threads.map(
-                    lambda core: pool.apply(_rate, (data, replace(base, percent=5.0), (core,))),
-                    (0, 1),
-                )
-            )
-        one_core = pool.apply(_rate, (data, base_at(base), (0,)))
-        two_cores = pool.apply(_rate, (data, base_at(base), (0, 1)))
+    """Two processes on two cores beside one; and one run on either core and on both."""
+    several = get_context("spawn")
+    barrier, results = several.Barrier(2), several.Queue()
+    both_at = replace(base, percent=5.0)
+    processes = [
+        several.Process(target=_beside, args=(data, both_at, core, barrier, results))
+        for core in (0, 1)
+    ]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=600) for _ in processes]
+    for process in processes:
+        process.join()
+    alone = statistics.mean(one for one, _ in found)
+    # A cell that is bound by the disk: a small budget and no skew.
+    with several.Pool(1) as pool:
+        bound = pool.apply(_on_cores, (data, replace(base, percent=1.0, exponent=0.0)))
+    one_core = (bound[(0,)] + bound[(1,)]) / 2
     return {
         "one_process": alone,
-        "each_of_two": both,
-        "two_processes": sum(both) / alone,
-        "io_bound_one_core": one_core,
-        "io_bound_two_cores": two_cores,
-        "second_core": two_cores / one_core,
+        "each_of_two": [both for _, both in found],
+        "two_processes": sum(both for _, both in found) / alone,
+        "io_bound_on_either_core": [bound[(0,)], bound[(1,)]],
+        "io_bound_on_two_cores": bound[(0, 1)],
+        "second_core": bound[(0, 1)] / one_core,
         "load": machine.load(),
     }
 
 
-def base_at(base: Cell) -> Cell:
-    """A cell that is bound by the disk: a small budget and no skew."""
-    return replace(base, percent=1.0, exponent=0.0)
+def _beside(data: EngineData, cell: Cell, core: int, barrier: Any, results: Any) -> None:
+    """One of two processes: its rate alone, and its rate while the other one runs."""
+    os.sched_setaffinity(0, {core})
+    settled = Settled(data, cell)
+    alone, both = Turn(), Turn()
+    for turn in range(TURNS):
+        settled.prepare()
+        barrier.wait()
+        if turn % 2 == core:
+            alone += settled.turn()
+        barrier.wait()
+        both += settled.turn()
+        barrier.wait()
+    results.put((alone.rate, both.rate))
+    settled.close()
 
 
-def _rate(data: EngineData, cell: Cell, on: tuple[int, ...]) -> float:
-    os.sched_setaffinity(0, set(on))
-    pa.set_cpu_count(1)
-    master = ss.MasterTable.open(data.master)
-    join = ss.join("sweepjoin", memory=int(data.nbytes * cell.percent / 100))
-    with join.open(master, on="product_id", direct=True) as run:
-        pushed, began = 0, time.perf_counter()
-        while time.perf_counter() - began < 8:
-            for batch in data.stream(1_000_000, 50_000, pushed, cell.exponent):
-                for _ in run.push(batch):
-                    pass
-            pushed += 1_000_000
-        batches = data.stream(8_000_000, 50_000, pushed, cell.exponent)
-        rows, began = 0, time.perf_counter()
-        for batch in batches:
-            rows += sum(out.num_rows for out in run.push(batch))
-            if time.perf_counter() - began > 4:
-                break
-        return rows / (time.perf_counter() - began)
+def _on_cores(data: EngineData, cell: Cell) -> dict[tuple[int, ...], float]:
+    """The rate of one run on the first core, on the second, and on both."""
+    settled = Settled(data, cell)
+    found = {(0,): Turn(), (1,): Turn(), (0, 1): Turn()}
+    for _ in range(TURNS):
+        for allowed in found:
+            settled.prepare()
+            os.sched_setaffinity(0, allowed)
+            found[allowed] += settled.turn()
+    settled.close()
+    return {allowed: turn.rate for allowed, turn in found.items()}
