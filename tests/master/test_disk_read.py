@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def test_bytes_come_from_their_place(descriptor: int, ahead: DiskRead) -> None:
         assert ahead.finish() == len(target)
         assert not ahead.pending
         assert target == CONTENT[first * ALIGNMENT :][: len(target)]
+
+
+def test_one_may_look_whether_it_has_come(descriptor: int, ahead: DiskRead) -> None:
+    assert not ahead.in_flight
+    target = buffer(2)
+    ahead.begin(descriptor, target, ALIGNMENT)
+    until = time.monotonic() + 10
+    while ahead.in_flight and time.monotonic() < until:
+        pass
+    assert not ahead.in_flight
+    assert ahead.pending
+    assert ahead.finish() == len(target)
+    assert target == CONTENT[ALIGNMENT:][: len(target)]
+    ahead.begin(descriptor, target, 0)  # and the next one is waited for
+    assert ahead.finish() == len(target)
+    assert target == CONTENT[: len(target)]
 
 
 def test_the_end_of_the_file_is_told(descriptor: int, ahead: DiskRead) -> None:

@@ -18,6 +18,8 @@ from semistream.joins.window import StreamLayout
 from semistream.keys import Codes, Mask
 from semistream.memory import parse_size
 
+_AHEAD = 2  # tuples that are looked up at once, for each output row that there is room for
+
 
 class Slice:
     """The part of an incoming batch that is being taken in, with its codes."""
@@ -84,12 +86,16 @@ class IntakeRun(Run):
         if known is not None:
             without_key = np.sort(np.r_[without_key, misses[known]])
             misses = misses[~known]
+        if len(without_key) > self._most_rows:
+            stop = int(without_key[self._most_rows])
+            without_key = without_key[: self._most_rows]
+            misses = misses[: np.searchsorted(misses, stop)]
+            hit_rows, hit_slots = _before(stop, hit_rows, hit_slots)
         added = add(part.codes, part.columns, misses) if len(misses) else 0
         if added < len(misses):
             stop = int(misses[added])
             self._full = True
-            before = int(np.searchsorted(hit_rows, stop))
-            hit_rows, hit_slots = hit_rows[:before], hit_slots[:before]
+            hit_rows, hit_slots = _before(stop, hit_rows, hit_slots)
             without_key = without_key[: np.searchsorted(without_key, stop)]
         self._emit_hits(part, hit_rows, hit_slots)
         self._emit_unmatched(part.batch, without_key)
@@ -99,11 +105,11 @@ class IntakeRun(Run):
 
     def _look_up(self, part: Slice, vacant: int) -> tuple[int, Rows, Any, Rows]:
         """(stop, hit rows, their slots, misses): the front-stage phase of 003, algorithm 3."""
-        ahead = min(part.batch.num_rows, part.position + self._most_rows)
         if self._front is None:
-            stop = min(ahead, part.position + vacant)
+            stop = min(part.batch.num_rows, part.position + min(vacant, self._most_rows))
             empty = np.zeros(0, np.int64)
             return stop, empty, empty, np.arange(part.position, stop)
+        ahead = min(part.batch.num_rows, part.position + _AHEAD * self._most_rows)
         while True:
             found = self._front.look_up(
                 part.codes[:ahead],
@@ -182,3 +188,9 @@ class IntakeRun(Run):
         front = self._new_front_stage(types, nbytes, variable)
         self._front = front if front.capacity and front.nbytes <= nbytes else None
         return self._front.nbytes if self._front else 0
+
+
+def _before(stop: int, rows: Rows, slots: Any) -> tuple[Rows, Any]:
+    """Those of these hits that are before row ``stop``."""
+    count = int(np.searchsorted(rows, stop))
+    return rows[:count], slots[:count]

@@ -59,10 +59,10 @@ class SweepMemory(ProbingRun):
             fit = self._budget // _DISK_SHARE // reader.nbytes - 1
             one = 1 if _LEAST_SHARE * reader.nbytes <= self._budget else 0
             self._ahead = min(max(one, fit), _IN_FLIGHT)
-        count = self._ahead if self._direct else 0
-        self._idle: list[PageReader] = [
-            source.reader(self._pages_at_once, self._direct) for _ in range(count)
-        ]
+        self._idle: list[PageReader] = []
+        if self._ahead and self._direct:
+            assert isinstance(reader, PlainReader)
+            self._idle.extend(reader.beside(self._ahead))
         self._readers = [reader, *self._idle]
         self._map: PageMap | None = None
         if self._stream is not None:

@@ -44,6 +44,7 @@ from semistream.memory import check_part
 _MANY = 8  # tuples per page: then a page that nobody needs is rare enough to be read along
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
 _KEPT = 16  # visits whose rows are kept back, at most, to fill an output batch
+_AT_ONCE = 2  # reads in flight while visits go on; a disk that does more at once is late with each
 _PACE = 1024  # bytes that a disk reads while a tuple that must wait is taken in, and hits with it
 _VACANCY = 8  # tuples are taken in when one slot in so many is vacant, or earlier
 _NO_ORDER = np.zeros(0, np.int64)
@@ -90,7 +91,7 @@ class Visit:
     last: int
     slots: Slots
     chunks: Any  # of the window, that the last visit to a stretch gives back
-    reader: PageReader | None = None  # that was asked for its first pages
+    reader: PlainReader | None = None  # that was asked for its first pages
     found: int = 0  # pairs
 
 
@@ -127,7 +128,9 @@ class SweepRun(SweepFront):
         vacant = self._window.vacant
         self._full = not vacant
         if vacant:
+            self._ask(self._ahead)
             self._admit_to(vacant, self._add)
+            self._full |= self._lacks_room()
         self._pressed |= self._full
         self._most_waiting = max(self._most_waiting, self._window.count)
         if self._full and not self._window.count:
@@ -143,11 +146,13 @@ class SweepRun(SweepFront):
         if self._mover is not None and self._iteration_started is not None:
             self._mover.term.seconds += self._clock() - self._iteration_started[0]
         super()._iteration_ends()
-        waiting = (
-            self._incoming[0].batch.num_rows - self._incoming[0].taken if self._incoming else 0
-        )
-        enough = min(self._enough, waiting)
-        self._full = self._window.count > 0 and (self._drains or self._window.vacant < enough)
+        self._full = self._window.count > 0 and (self._drains or self._lacks_room())
+
+    def _lacks_room(self) -> bool:
+        """Whether visits should make more room before tuples are taken in."""
+        first = self._incoming[0] if self._incoming else None
+        waiting = first.batch.num_rows - first.taken if first else 0
+        return self._window.vacant < min(self._enough, waiting)
 
     @property
     def _enough(self) -> int:
@@ -175,14 +180,23 @@ class SweepRun(SweepFront):
         """Find the visits that come next, and let the disk begin to read their pages."""
         while len(self._visits) <= self._ahead and self._find_visits():
             pass
+        self._ask(_AT_ONCE)
+
+    def _ask(self, most: int) -> None:
+        """Let the disk begin on the next visits' pages, with so many reads in flight at most."""
         if not self._ahead:
             return
+        flying = 0
         for visit in self._visits:
+            if flying == most:
+                return
             if visit.reader is None and (self._idle or not self._direct):
                 reader = self._idle.pop() if self._idle else self._reader
                 assert isinstance(reader, PlainReader)
                 visit.reader = reader
                 reader.ask(visit.first, min(self._pages_at_once, visit.last - visit.first + 1))
+            if visit.reader is not None:
+                flying += visit.reader.in_flight
 
     def _find_visits(self) -> bool:
         """Collect the tuples of the next stretch, in runs of pages that they need."""

@@ -20,7 +20,7 @@ _CALLS = {  # io_setup, io_destroy, io_submit, io_getevents
 }
 _PREAD = 0
 _Long = ctypes.c_long
-_ONE = _Long(1)
+_NONE, _ONE = _Long(0), _Long(1)
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = _Long
 
@@ -65,7 +65,8 @@ class DiskRead:
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
         self._event = _Event()
         self._event_at = ctypes.byref(self._event)
-        self.pending = False
+        self.pending = False  # asked for, and not finished
+        self._arrived = False  # and the answer is there
         # The kernel must not write into a buffer that has gone: this waits for what is in flight.
         self.close = weakref.finalize(self, _destroy, destroy, context, os.getpid())
 
@@ -86,14 +87,25 @@ class DiskRead:
         request.nbytes = len(target)
         self.pending = _syscall(self._submit, self._context, _ONE, self._requests) == 1
 
+    @property
+    def in_flight(self) -> bool:
+        """Whether the disk is still at it."""
+        return self.pending and not (self._arrived or self._collect(_NONE))
+
     def finish(self) -> int:
         """Wait; how many bytes were read, or a negative number for an error."""
-        while _syscall(self._get, self._context, _ONE, _ONE, self._event_at, None) != 1:
+        while not (self._arrived or self._collect(_ONE)):
             if ctypes.get_errno() != errno.EINTR:
                 self.pending = False
                 return -ctypes.get_errno()
-        self.pending = False
+        self.pending = self._arrived = False
         return int(self._event.result)
+
+    def _collect(self, least: _Long) -> bool:
+        """Take the answer, if there is one; wait for it if at ``least`` one is wanted."""
+        found = _syscall(self._get, self._context, least, _ONE, self._event_at, None)
+        self._arrived = found == 1
+        return self._arrived
 
 
 def _destroy(call: _Long, context: _Long, process: int) -> None:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from semistream.keys import KeyCodec
 from semistream.master.index import Keys, single
 from semistream.master.layout import Layout
-from semistream.master.reader import OpenSegment, PageBuffer, fetch, refuse_read
+from semistream.master.page_buffer import PageBuffer
+from semistream.master.reader import OpenSegment, fetch, refuse_read
 from semistream.master.sort import joined
 from semistream.master.store import ALIGNMENT
 

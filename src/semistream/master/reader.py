@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from semistream.errors import ConfigError, MasterTableError
 from semistream.master.disk_read import DiskRead
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.page_buffer import PageBuffer
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
 
@@ -57,16 +57,6 @@ def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> Op
     )
     path = str(store.path(info.file))
     return OpenSegment(store.open(info.file), path, manifest.segment_schema(info), pages)
-
-
-class PageBuffer:
-    """An anonymous, page-aligned map that reads go into; Arrow looks at it without a copy."""
-
-    def __init__(self, nbytes: int) -> None:
-        self.nbytes = max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
-        memory = mmap.mmap(-1, self.nbytes)
-        self.view = memoryview(memory)
-        self.arrow = pa.py_buffer(memory)
 
 
 def fetch(
@@ -163,13 +153,21 @@ def check(segment: OpenSegment, page: int, data: Any) -> None:
 class PlainReader:
     """Pages of a table without deltas: one request, no copies, no merging."""
 
-    def __init__(self, segment: OpenSegment, pages_at_once: int, direct: bool) -> None:
+    def __init__(
+        self,
+        segment: OpenSegment,
+        pages_at_once: int,
+        direct: bool,
+        buffer: PageBuffer | None = None,
+    ) -> None:
         self._segment = segment
         self._pages = len(segment.pages)
         self._at_once = pages_at_once
         self._direct = direct
         slack = 2 * ALIGNMENT if direct else 0
-        self._buffer: PageBuffer | None = PageBuffer(segment.window_bytes(pages_at_once) + slack)
+        self._buffer: PageBuffer | None = buffer or PageBuffer(
+            segment.window_bytes(pages_at_once) + slack
+        )
         self._arrow: Any = None  # what the last load filled
         self._ahead: DiskRead | None = None
         self._asked = (0, 0)
@@ -178,6 +176,11 @@ class PlainReader:
     @property
     def nbytes(self) -> int:
         return self._buffer.nbytes if self._buffer else 0
+
+    def beside(self, count: int) -> list[PlainReader]:
+        """Readers like this one, to be asked in turn. What this one has read is lost."""
+        self._buffer, *others = PageBuffer.side_by_side(self.nbytes, 1 + count)
+        return [PlainReader(self._segment, self._at_once, self._direct, one) for one in others]
 
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         buffer = self._buffer
@@ -202,6 +205,11 @@ class PlainReader:
         begin, _, want = extent(self._segment, first, count, self._direct)
         self._asked = (first, count)
         self._segment.file.ask(self._ahead, self._buffer.view[:want], begin)
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether the disk is at what was asked."""
+        return self._ahead is not None and self._ahead.in_flight
 
     def _settle(self) -> int:
         """Wait for what was asked; bytes that came, or none if they cannot be used."""
