@@ -4,13 +4,12 @@
   master's columns are gathered into output batches, with the same kernels. Nothing waits,
   nothing is read, nothing is admitted.
 - Disk: the bytes that a run read, over the best rate of the disk: requests of 1 MB, four in
-  flight, past the page cache.
+  flight, past the page cache, to huge pages, on any core.
 """
 
 from __future__ import annotations
 
 import itertools
-import mmap
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ import semistream as ss
 from lab.engine_data import EngineData
 from lab.settled import Turn
 from semistream.joins.hot_rows import HotRows
+from semistream.master.page_buffer import PageBuffer
 
 REQUEST, IN_FLIGHT = 1 << 20, 4
 TUPLES = 3_000_000  # of the stream whose rows are held in memory
@@ -79,13 +79,13 @@ def read_disk(path: Path, seconds: float) -> Turn:
     file = max((p for p in path.rglob("*") if p.is_file()), key=lambda p: p.stat().st_size)
     descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT)
     requests = file.stat().st_size // REQUEST
-    buffers = [mmap.mmap(-1, REQUEST) for _ in range(IN_FLIGHT)]
+    buffers = PageBuffer.side_by_side(REQUEST, IN_FLIGHT)
 
-    def read(buffer: mmap.mmap, start: int) -> int:
+    def read(buffer: PageBuffer, start: int) -> int:
         os.sched_setaffinity(0, cores)  # of this thread
         done, at = 0, start
         while time.perf_counter() - began < seconds:
-            done += os.preadv(descriptor, [buffer], (at % requests) * REQUEST)
+            done += os.preadv(descriptor, [buffer.view], (at % requests) * REQUEST)
             at += IN_FLIGHT
         return done
 

@@ -31,9 +31,8 @@ class PageMap:
         pages = source.num_pages
         self._known = np.zeros(pages, np.bool_)
         self._rows = np.zeros(pages, np.int32)
-        self._keys = np.zeros(pages, np.int32)
-        self._values = np.zeros((len(names), pages), np.int32)
-        self._texts = np.zeros((len(names), pages), np.int32)
+        # The key's values, every column's values (or offsets), every text column's content.
+        self._offsets = np.zeros((1 + 2 * len(names), pages), np.int32)
 
     @staticmethod
     def bytes_for(pages: int, columns: int) -> int:
@@ -45,22 +44,23 @@ class PageMap:
     def learn(self, first: int, pages: Sequence[pa.RecordBatch], addresses: Any) -> None:
         """Note where the columns of these pages lie; pages with nulls stay unknown."""
         columns = PageColumns(self._types, len(pages))
+        names = len(self._names)
         for place, page in enumerate(pages):
             columns.put(place, [page.column(name) for name in self._names])
             self._rows[first + place] = page.num_rows
             key = page.column(self._key).buffers()[1]
-            self._keys[first + place] = key.address - addresses[place]
+            self._offsets[0, first + place] = key.address - addresses[place]
         here = slice(first, first + len(pages))
-        self._values[:, here], self._texts[:, here] = columns.offsets_from(addresses)
+        values, contents = columns.offsets_from(addresses)
+        self._offsets[1 : 1 + names, here], self._offsets[1 + names :, here] = values, contents
         self._known[here] = columns.all_plain
 
     def walk(self, first: int, addresses: Any) -> MappedWalk:
         """Pages that were loaded to these addresses, and are known."""
-        end = first + len(addresses)
-        columns = self._columns.moved(
-            self._values[:, first:end] + addresses, self._texts[:, first:end] + addresses
-        )
-        return MappedWalk(first, columns, self._keys[first:end] + addresses, self._rows[first:end])
+        end, names = first + len(addresses), len(self._names)
+        at = self._offsets[:, first:end] + addresses
+        columns = self._columns.moved(at[1 : 1 + names], at[1 + names :])
+        return MappedWalk(first, columns, at[0], self._rows[first:end])
 
 
 class MappedWalk(Walk):

@@ -20,6 +20,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ _MANY = 8  # tuples per page: then a page that nobody needs is rare enough to be
 _GAP = 1  # pages that nobody needs are read along if they are so few between two that are needed
 _KEPT = 16  # visits whose rows are kept back, at most, to fill an output batch
 _AT_ONCE = 2  # reads in flight while visits go on; a disk that does more at once is late with each
-_PACE = 1024  # bytes that a disk reads while a tuple that must wait is taken in, and hits with it
+_PACE = 1536  # bytes that a disk reads while a tuple that must wait is taken in, and hits with it
 _VACANCY = 8  # tuples are taken in when one slot in so many is vacant, or earlier
 _NO_ORDER = np.zeros(0, np.int64)
 _NO_SLOTS = np.zeros(0, np.int32)
@@ -166,7 +167,8 @@ class SweepRun(SweepFront):
     def _begin(self) -> None:
         """Go on to the next pages that someone waits for."""
         self._iteration_begins()
-        self._look_ahead()
+        if not self._visits:
+            self._look_ahead()
         visit = self._visits[0]
         walk = Walk(visit.first, visit.last)
         if walk.next <= walk.last:
@@ -186,17 +188,18 @@ class SweepRun(SweepFront):
         """Let the disk begin on the next visits' pages, with so many reads in flight at most."""
         if not self._ahead:
             return
+        asked = [visit.reader for visit in self._visits if visit.reader is not None]
         flying = 0
-        for visit in self._visits:
-            if flying == most:
+        while flying < len(asked) and asked[-1 - flying].in_flight:  # they come in their order
+            flying += 1
+        unasked = (visit for visit in self._visits if visit.reader is None)
+        for visit in itertools.islice(unasked, max(0, most - flying)):
+            if self._direct and not self._idle:
                 return
-            if visit.reader is None and (self._idle or not self._direct):
-                reader = self._idle.pop() if self._idle else self._reader
-                assert isinstance(reader, PlainReader)
-                visit.reader = reader
-                reader.ask(visit.first, min(self._pages_at_once, visit.last - visit.first + 1))
-            if visit.reader is not None:
-                flying += visit.reader.in_flight
+            reader = self._idle.pop() if self._direct else self._reader
+            assert isinstance(reader, PlainReader)
+            reader.ask(visit.first, min(self._pages_at_once, visit.last - visit.first + 1))
+            visit.reader = reader
 
     def _find_visits(self) -> bool:
         """Collect the tuples of the next stretch, in runs of pages that they need."""

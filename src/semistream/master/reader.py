@@ -107,6 +107,8 @@ def extent(segment: OpenSegment, first: int, count: int, direct: bool) -> tuple[
 
 def check_new(segment: OpenSegment, first: int, count: int, memory: Any, starts: Any) -> None:
     """Check the pages that nobody has read before."""
+    if segment.checked[first : first + count].all():
+        return
     for i in np.flatnonzero(~segment.checked[first : first + count]).tolist():
         check(segment, first + i, _page(segment, first + i, memory, starts[i]))
 
