@@ -1,0 +1,108 @@
+"""What a direct read costs: by size, by how many are in flight, in small pages and in huge ones.
+
+    python -m lab.bench_disk          # a minute, on the pages of a table of 20 million rows
+
+Why SweepJoin reads as it does. The processor's time is that of one core, interrupts included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import mmap
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from lab import machine
+from lab.engine_data import EngineData
+from semistream.master.disk_read import DiskRead
+from semistream.master.page_buffer import PageBuffer
+
+KILOBYTES, IN_FLIGHT = (512, 1024, 2048, 4096), (1, 2, 3)
+ROUNDS, READS = 5, 150
+
+
+def small_pages(nbytes: int, count: int) -> list[memoryview]:
+    return [memoryview(mmap.mmap(-1, nbytes)) for _ in range(count)]
+
+
+def huge_pages(nbytes: int, count: int) -> list[memoryview]:
+    return [buffer.view for buffer in PageBuffer.side_by_side(nbytes, count)]
+
+
+def measure(file: Path, buffers: list[memoryview], core: int) -> tuple[float, float, float]:
+    """Bytes per second, seconds from asking to having, and seconds of the core per read."""
+    nbytes, count = len(buffers[0]), len(buffers)
+    places = file.stat().st_size // nbytes
+    for buffer in buffers:
+        buffer[:] = bytes(nbytes)  # so that the kernel has given the pages
+    reads = [read for read in (DiskRead.make() for _ in buffers) if read is not None]
+    if len(reads) < count:
+        raise SystemExit("this system reads nothing in the background")
+    descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT)
+    asked, waits = [0.0] * count, []
+    began, idle = time.perf_counter(), _idle(core)
+    for i in range(READS + count):
+        read = reads[i % count]
+        if read.pending:
+            if read.finish() != nbytes:
+                raise OSError(f"a read of {file} failed")
+            waits.append(time.perf_counter() - asked[i % count])
+        if i < READS:
+            asked[i % count] = time.perf_counter()
+            read.begin(descriptor, buffers[i % count], i * 5 // 4 % places * nbytes)
+    elapsed = time.perf_counter() - began
+    busy = max(0.0, elapsed - (_idle(core) - idle))
+    os.close(descriptor)
+    for read in reads:
+        read.close()
+    return READS * nbytes / elapsed, statistics.median(waits), busy / READS
+
+
+def _idle(core: int) -> float:
+    """Seconds that this core had nothing to do, or waited for a disk."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith(f"cpu{core} "):
+            idle, waiting = line.split()[4:6]
+            return (int(idle) + int(waiting)) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rows", type=int, default=20_000_000)
+    options, console = parser.parse_args(arguments), Console()
+    data = EngineData(options.rows, 0)
+    data.prepare(console.print, lmdb=False)
+    file = max(
+        (path for path in data.master.rglob("*") if path.is_file()), key=lambda p: p.stat().st_size
+    )
+    core = machine.pin_to_one_core() or 0
+    table = Table(title=f"direct reads, load {machine.load()[0]}", box=box.SIMPLE_HEAD)
+    for name in ("KB", "in flight", "pages", "GB/s", "ms to have it", "ms of the core"):
+        table.add_column(name, justify="right")
+    with console.status("reading"):
+        found: dict[tuple[int, int, str], list[tuple[float, float, float]]] = {}
+        for _ in range(ROUNDS):  # in turns: the machine is faster in one second than in the next
+            for size in KILOBYTES:
+                for count in IN_FLIGHT:
+                    for pages in (small_pages, huge_pages):
+                        one = measure(file, pages(size << 10, count), core)
+                        key = size, count, pages.__name__.removesuffix("_pages")
+                        found.setdefault(key, []).append(one)
+    for (size, count, pages_kind), runs in found.items():
+        rate, wait, busy = (statistics.median(values) for values in zip(*runs, strict=True))
+        row = (f"{rate / 1e9:.2f}", f"{wait * 1e3:.2f}", f"{busy * 1e3:.3f}")
+        table.add_row(str(size), str(count), pages_kind, *row)
+    console.print(table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
