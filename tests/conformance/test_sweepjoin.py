@@ -92,6 +92,25 @@ def test_a_key_that_is_offered_twice_enters_once() -> None:
     assert hot.rows.take(found.hit_slots)[0].to_pylist() == [70]
 
 
+def test_a_smaller_front_stage_keeps_the_most_used_rows_and_mixes_them() -> None:
+    """The hand looks at a few neighbours, and they must tell of all."""
+    large = HotRows([pa.int64()], 100_000)
+    codes = np.arange(large.capacity)
+    hits = np.random.default_rng(2).permutation(large.capacity) % 200
+    for some in np.array_split(codes, 100):
+        large.admit(some, np.ones_like(some), hits[some], [pa.array(codes)], some)
+    small = HotRows([pa.int64()], 50_000)
+    small.adopt(large)
+    assert small.count == small.capacity < large.capacity
+    found = small.look_up(codes, None, 0, len(codes), len(codes), once=True)
+    kept = np.isin(codes, found.hit_rows)
+    assert hits[kept].min() >= hits[~kept].max()
+    assert small.rows.take(found.hit_slots)[0].to_pylist() == found.hit_rows.tolist()
+    by_place = hits[found.hit_rows][np.argsort(found.hit_slots)]
+    first, last = by_place[: len(by_place) // 4], by_place[-len(by_place) // 4 :]
+    assert abs(first.mean() - last.mean()) < 0.1 * by_place.mean()
+
+
 def test_memory_leaves_a_front_stage_that_nobody_hits(master: ss.MasterTable) -> None:
     rng = np.random.default_rng(1)
     with ss.SweepJoin(memory="2MB", how="left").open(master, on="k") as run:

@@ -213,6 +213,8 @@ class HotRows:
         """Take over the most used rows of another one with the same columns."""
         entries = np.flatnonzero(other._hits).astype(np.int32)
         entries = entries[np.argsort(-other._hits[entries].astype(np.int32), kind="stable")]
+        # Hot and cold rows stay mixed: what the hand sees of a few must tell of all.
+        entries = np.sort(entries[: self.capacity])
         for start in range(0, len(entries), _ADOPTED_AT_ONCE):
             some = entries[start : start + _ADOPTED_AT_ONCE]
             slots, counts = kernels.hot_rows.rows_of(some, other._sibling)
