@@ -80,9 +80,6 @@ def main(arguments: list[str] | None = None) -> int:
     options, console = parser.parse_args(arguments), Console()
     data = EngineData(options.rows, 0)
     data.prepare(console.print, lmdb=False)
-    file = max(
-        (path for path in data.master.rglob("*") if path.is_file()), key=lambda p: p.stat().st_size
-    )
     core = machine.pin_to_one_core() or 0
     table = Table(title=f"direct reads, load {machine.load()[0]}", box=box.SIMPLE_HEAD)
     for name in ("KB", "in flight", "pages", "GB/s", "ms to have it", "ms of the core"):
@@ -93,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
             for size in KILOBYTES:
                 for count in IN_FLIGHT:
                     for pages in (small_pages, huge_pages):
-                        one = measure(file, pages(size << 10, count), core)
+                        one = measure(data.pages_file, pages(size << 10, count), core)
                         key = size, count, pages.__name__.removesuffix("_pages")
                         found.setdefault(key, []).append(one)
     for (size, count, pages_kind), runs in found.items():

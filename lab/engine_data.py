@@ -35,6 +35,12 @@ class EngineData:
         return self.folder / "master"
 
     @property
+    def pages_file(self) -> Path:
+        """The largest file of R, which has its pages: what the disk's rate is measured with."""
+        files = (path for path in self.master.rglob("*") if path.is_file())
+        return max(files, key=lambda path: path.stat().st_size)
+
+    @property
     def lmdb(self) -> Path:
         return self.folder / "lmdb"
 

@@ -118,7 +118,7 @@ def _limited(data: EngineData, cell: Cell) -> dict[str, Any]:
         settled.prepare()
         floor += table.turn(0.3)
         run += settled.turn()
-        disk += sweep_limit.read_disk(data.master, 0.3)
+        disk += sweep_limit.read_disk(data.pages_file, 0.3)
     settled.close()
     reading = run.bytes_read / run.rows * disk.seconds / disk.bytes_read
     return {

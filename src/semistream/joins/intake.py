@@ -86,7 +86,7 @@ class IntakeRun(Run):
         if known is not None:
             without_key = np.sort(np.r_[without_key, misses[known]])
             misses = misses[~known]
-        if len(without_key) > self._most_rows:
+        if len(without_key) > self._most_rows:  # no more rows go out at once
             stop = int(without_key[self._most_rows])
             without_key = without_key[: self._most_rows]
             misses = misses[: np.searchsorted(misses, stop)]

@@ -46,8 +46,8 @@ class SweepReads(SweepFront):
 
     def _ask(self, most: int) -> None:
         """Let the disk begin on the next visits' pages, with so many reads in flight at most."""
-        if not self._ahead:
-            return
+        if not self._ahead or (self._direct and not self._idle):
+            return  # nothing to ask with
         asked = [visit.reader for visit in self._visits if visit.reader is not None]
         flying = 0
         while flying < len(asked) and asked[-1 - flying].in_flight:  # they come in their order

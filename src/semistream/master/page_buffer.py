@@ -16,7 +16,7 @@ class PageBuffer:
     """Page-aligned memory that reads go into; Arrow looks at it without a copy.
 
     It lies in huge pages as far as whole ones fit. A read past the page cache pins every page
-    that it goes to: 512 small ones for 2 MB, which takes the processor ten times as long.
+    that it goes to: 512 small ones for 2 MB, which takes the processor several times as long.
     """
 
     def __init__(self, nbytes: int, within: tuple[mmap.mmap, int] | None = None) -> None:
