@@ -150,15 +150,15 @@ def _tidy(store: LocalStore) -> Iterator[None]:
     """After a failed first build, leave no empty folders behind."""
     existed = store.root.exists()
     try:
-        store.root.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"{store.root} cannot be created: {error.strerror}") from error
-    try:
+        try:
+            store.make_folder(store.root)
+        except OSError as error:
+            raise ConfigError(f"{store.root} cannot be created: {error.strerror}") from error
         yield
     except BaseException:
         if not existed:
             with contextlib.suppress(OSError):  # somebody else at work here: leave it all
                 for folder in ("work", *_FOLDERS, ""):
                     if (store.root / folder).exists():
-                        (store.root / folder).rmdir()
+                        store.files.rmdir(store.root / folder)
         raise

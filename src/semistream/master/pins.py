@@ -89,6 +89,6 @@ def _forget(store: LocalStore, query: str, before: int) -> None:
 
 def _age(store: LocalStore, name: str) -> float:
     try:
-        return time.time() - store.path(f"{FOLDER}/{name}").stat().st_mtime
+        return time.time() - store.files.stat(store.path(f"{FOLDER}/{name}")).st_mtime
     except FileNotFoundError:
         return 0.0

@@ -1,8 +1,9 @@
-"""The only place that touches files: list, read a range, write, publish if absent, delete.
+"""A table's folder: list, read a range, write, publish if absent, delete.
 
 Everything above names files relative to the table's folder, with ``/`` between parts. A name
 that would leave the folder is refused here, whoever wrote it into a manifest. An object store
-can take this place as long as it has a conditional put for :meth:`Store.publish`.
+can take this place as long as it has a conditional put for :meth:`Store.publish`. Every step that
+changes the folder is a call of :class:`~semistream.master.files.Files`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import BinaryIO, Protocol
 
 from semistream.errors import MasterTableError
 from semistream.master.disk_read import DiskRead
+from semistream.master.files import Files
 
 ALIGNMENT = 4096
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
@@ -57,7 +59,9 @@ class Store(Protocol):
 
 
 class LocalStore:
-    """A folder of the local file system."""
+    """A folder of the local file system, or of one that is mounted."""
+
+    files = Files()
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root)
@@ -73,41 +77,40 @@ class LocalStore:
 
     def list(self, folder: str) -> list[str]:
         try:
-            with os.scandir(self.path(folder)) as entries:
-                names = sorted(entry.name for entry in entries)
+            names = self.files.list(self.path(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [name for name in names if _PART.fullmatch(name)]  # the rest is not ours
 
     def size(self, name: str) -> int | None:
         try:
-            return self.path(name).stat().st_size
+            return self.files.stat(self.path(name)).st_size
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def read(self, name: str) -> bytes:
         try:
-            return self.path(name).read_bytes()
+            return self.files.read(self.path(name))
         except OSError as error:
             raise _unreadable(self.path(name), error) from error
 
     def open(self, name: str) -> LocalFile:
-        return LocalFile(self.path(name))
+        return LocalFile(self.path(name), self.files)
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         """Write a new file; it is on disk, not only in the cache, when the block ends."""
         path = self.path(name)
         with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = open(path, "xb", buffering=1 << 20)  # noqa: SIM115
+            self.make_folder(path.parent)
+            file = self.files.create(path)
         with file:
             yield file
             with writing(path):
-                file.flush()
-                os.fsync(file.fileno())
+                self.files.sync(file)
                 _forget(file.fileno())
-        _sync_folder(path.parent)
+        with writing(path):
+            self.files.sync_folder(path.parent)
 
     def publish(self, name: str, data: bytes, scratch: str) -> bool:
         """Make ``name`` appear whole, or not at all if somebody else was first."""
@@ -116,18 +119,32 @@ class LocalStore:
         target = self.path(name)
         try:
             with writing(target):
-                target.parent.mkdir(parents=True, exist_ok=True)
+                self.make_folder(target.parent)
                 try:
-                    os.link(self.path(scratch), target)
+                    self.files.link(self.path(scratch), target)
                 except FileExistsError:
                     return False
         finally:
             self.delete(scratch)
-        _sync_folder(target.parent)
+        with writing(target):
+            self.files.sync_folder(target.parent)
         return True
 
     def delete(self, name: str) -> None:
-        self.path(name).unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.files.unlink(self.path(name))
+
+    def make_folder(self, folder: Path) -> None:
+        """Also the folders above it. A new folder is lost in a crash until its parent is synced."""
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for new in reversed(missing):
+            with contextlib.suppress(FileExistsError):  # another process was faster
+                self.files.mkdir(new)
+            with writing(new):
+                self.files.sync_folder(new.parent)
 
 
 class LocalFile:
@@ -137,10 +154,11 @@ class LocalFile:
     and would break the promise that it stays within its budget.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, files: Files) -> None:
         self.path = path
         self.name = path.name
-        self._cached = _open(path, 0)
+        self._files = files
+        self._cached = _open(files, path, 0)
         self._direct: int | None = None
         # Tables and readers share this object; the last one to go closes the file.
         self._descriptors = [self._cached]
@@ -191,11 +209,11 @@ class LocalFile:
         # dup2 swaps the file under the same descriptor, so other threads that are
         # reading right now never see a closed or a foreign one.
         with contextlib.suppress(MasterTableError):
-            fresh = _open(self.path, 0)
+            fresh = _open(self._files, self.path, 0)
             os.dup2(fresh, self._cached, inheritable=False)
             os.close(fresh)
             if self._direct is not None:
-                fresh = _open(self.path, _direct_flag())
+                fresh = _open(self._files, self.path, _direct_flag())
                 os.dup2(fresh, self._direct, inheritable=False)
                 os.close(fresh)
 
@@ -204,7 +222,7 @@ class LocalFile:
 
     def _past_the_cache(self) -> int:
         if self._direct is None:
-            self._direct = _open(self.path, _direct_flag())
+            self._direct = _open(self._files, self.path, _direct_flag())
             self._descriptors.append(self._direct)
         return self._direct
 
@@ -234,9 +252,9 @@ def _direct_flag() -> int:
     return int(flag)
 
 
-def _open(path: Path, flags: int) -> int:
+def _open(files: Files, path: Path, flags: int) -> int:
     try:
-        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+        return files.open(path, flags)
     except FileNotFoundError as error:
         raise MasterTableError(
             f"{path} is missing; was it deleted, or vacuumed? Open the newest version "
@@ -262,11 +280,3 @@ def writing(path: Path) -> Iterator[None]:
 
 def _unreadable(path: Path, error: OSError) -> MasterTableError:
     return MasterTableError(f"{path} cannot be read: {error.strerror}; check the disk and retry")
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

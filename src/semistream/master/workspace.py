@@ -8,13 +8,13 @@ lock can be taken is dead, and what carries its name and no manifest mentions is
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import os
-import shutil
 import uuid
 from pathlib import Path
 from types import TracebackType
 
+from semistream.master.files import Files
 from semistream.master.store import LocalStore, writing
 
 _FOLDER = "work"
@@ -32,15 +32,15 @@ class Workspace:
 
     def __enter__(self) -> Workspace:
         with writing(self.folder):
-            self._lock.parent.mkdir(parents=True, exist_ok=True)
+            self.store.make_folder(self._lock.parent)
             while True:
-                descriptor = os.open(self._lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                descriptor = self.store.files.lock(self._lock, wait=True)
+                assert descriptor is not None
                 if _same_file(descriptor, self._lock):
                     break
                 os.close(descriptor)  # a cleaner took it for dead before the lock was held
             self._descriptor = descriptor
-            self.folder.mkdir()
+            self.store.files.mkdir(self.folder)
         return self
 
     def __exit__(
@@ -49,8 +49,9 @@ class Workspace:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self._lock.unlink(missing_ok=True)
+        self.store.files.rmtree(self.folder)
+        with contextlib.suppress(FileNotFoundError):
+            self.store.files.unlink(self._lock)
         os.close(self._descriptor)
 
     def scratch(self, name: str) -> str:
@@ -64,27 +65,26 @@ def living_tokens(store: LocalStore) -> set[str]:
     for name in store.list(_FOLDER):
         token = name.removesuffix(".lock")
         lock = store.path(f"{_FOLDER}/{token}.lock")
-        if _bury(lock, lock.with_suffix("")):
+        if _bury(store.files, lock, lock.with_suffix("")):
             continue
         alive.add(token)
     return alive
 
 
-def _bury(lock: Path, folder: Path) -> bool:
+def _bury(files: Files, lock: Path, folder: Path) -> bool:
     """Remove a dead writer's workspace; False if the writer lives."""
     try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+        descriptor = files.lock(lock, wait=False)
     except FileNotFoundError:
         # Its owner is leaving or a cleaner was here: the folder holds nothing of value.
-        shutil.rmtree(folder, ignore_errors=True)
+        files.rmtree(folder)
         return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if descriptor is None:
         return False
-    else:
-        shutil.rmtree(folder, ignore_errors=True)
-        lock.unlink(missing_ok=True)
+    try:
+        files.rmtree(folder)
+        with contextlib.suppress(FileNotFoundError):
+            files.unlink(lock)
         return True
     finally:
         os.close(descriptor)

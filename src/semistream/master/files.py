@@ -1,0 +1,82 @@
+"""The operations on files that a master table's safety rests on, each one step of the system.
+
+Every durable change of a table's folder is a sequence of calls of this class, and of nothing else:
+what is on disk after a crash, and what other processes see in between, follows from it. A test
+replaces ``LocalStore.files`` by a subclass that records, fails, or pauses at a chosen call.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import BinaryIO
+
+
+class Files:
+    """The local file system, or one that is mounted. Raises what the system raises."""
+
+    def list(self, folder: Path) -> list[str]:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries)
+
+    def stat(self, path: Path) -> os.stat_result:
+        return path.stat()
+
+    def read(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def open(self, path: Path, flags: int) -> int:
+        """A descriptor for reading ranges; ``flags`` beside read-only."""
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+
+    def create(self, path: Path) -> BinaryIO:
+        """A new file, open for writing. Fails if the name is taken."""
+        return open(path, "xb", buffering=1 << 20)
+
+    def sync(self, file: BinaryIO) -> None:
+        """Bring what was written to the disk; the file's name needs :meth:`sync_folder`."""
+        file.flush()
+        os.fsync(file.fileno())
+
+    def sync_folder(self, folder: Path) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def link(self, source: Path, target: Path) -> None:
+        """A second name for a file. Fails if the name is taken: the step that decides races."""
+        os.link(source, target)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        path.unlink()
+
+    def mkdir(self, folder: Path) -> None:
+        folder.mkdir()
+
+    def rmdir(self, folder: Path) -> None:
+        folder.rmdir()
+
+    def rmtree(self, folder: Path) -> None:
+        """Remove what nobody reads: a workspace. Several steps, none of which matters."""
+        shutil.rmtree(folder, ignore_errors=True)
+
+    def lock(self, path: Path, wait: bool) -> int | None:
+        """A descriptor that holds the file's lock until it is closed; None if another has it."""
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if wait else 0)
+        descriptor = os.open(path, flags, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
