@@ -13,7 +13,7 @@ import xxhash
 
 from master.cases import numbers
 from semistream.errors import MasterTableError
-from semistream.master import MasterTable, verify
+from semistream.master import MasterTable, index, verify
 from semistream.master.manifest import FORMAT_VERSION, manifest_name
 
 
@@ -186,3 +186,19 @@ def test_a_foreign_or_missing_folder(tmp_path: Path) -> None:
 def test_a_version_that_is_not_there(table: MasterTable) -> None:
     with pytest.raises(MasterTableError, match=r"version 9 of .* there are 1, 2"):
         MasterTable.open(table.path, version=9)
+
+
+@pytest.mark.parametrize("unknown", [0, -1, True, "1", None])
+def test_unknown_formats_of_a_manifest(table: MasterTable, unknown: Any) -> None:
+    rewrite(table, format_version=unknown)
+    with pytest.raises(MasterTableError, match=f"format version {unknown!r}.*upgrade"):
+        MasterTable.open(table.path)
+
+
+def test_unknown_formats_of_a_page_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as later:
+        later.setattr(index, "FORMAT_VERSION", 2)
+        written = MasterTable.build(numbers(100), tmp_path / "t", key="id")
+        assert written.num_rows == 100
+    with pytest.raises(MasterTableError, match=r"index.arrow has format version 2.*upgrade"):
+        MasterTable.open(written.path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.master.pins import FORGOTTEN_AFTER, pin, pinned_versions
+from semistream.master.pins import FORGOTTEN_AFTER, IDLE_AFTER, pin, pinned_versions, unpin
 from semistream.master.store import LocalStore
 
 
@@ -85,15 +86,117 @@ def test_vacuum_keeps_what_a_replay_may_ask_for(tmp_path: Path) -> None:
         ss.MasterTable.open(path, 4)
 
 
+def ages(path: Path, seconds: float) -> None:
+    """As if the clock had jumped, or the time had passed."""
+    for file in (path / "pins").iterdir():
+        then = file.stat().st_mtime - seconds
+        os.utime(file, (then, then))
+
+
 def test_a_query_that_is_long_gone_keeps_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = table(path).store
     pin(store, "query", 0)
-    change(path)
-    old = time.time() - FORGOTTEN_AFTER - 60
-    for file in (path / "pins").iterdir():
-        os.utime(file, (old, old))
-    ss.MasterTable.open(path).vacuum(keep=1)
+    newest = change(path)
+    ages(path, IDLE_AFTER + 60)
+    newest.vacuum(keep=1)
+    assert ss.MasterTable.open(path, 1).num_rows == 3, "only marked"
+    ages(path, FORGOTTEN_AFTER + 60)
+    newest.vacuum(keep=1)
     assert store.list("pins") == []
     with pytest.raises(ss.MasterTableError):
         ss.MasterTable.open(path, 1)
+
+
+def test_a_clock_that_jumps_does_not_drop_the_pins_of_a_query_at_work(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    store = table(path).store
+    pin(store, "query", 0)
+    for batch in range(1, 4):
+        newest = change(path)
+        ages(path, 3 * IDLE_AFTER)
+        newest.vacuum(keep=1)
+        newest.vacuum(keep=1)
+        assert pin(store, "query", batch - 1) == batch
+        assert ss.MasterTable.open(path, batch).num_rows == 3
+        assert pin(store, "query", batch) == batch + 1
+    assert pinned_versions(store) == {3, 4}
+
+
+def test_a_clock_that_jumps_back_drops_nothing_and_marks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    store = table(path).store
+    pin(store, "query", 0)
+    newest = change(path)
+    ages(path, IDLE_AFTER + 60)
+    newest.vacuum(keep=1)
+    ages(path, -2 * IDLE_AFTER)
+    newest.vacuum(keep=1)
+    assert store.list("pins") == [f"query.{0:020d}"], "the mark is withdrawn"
+    assert pinned_versions(store) == {1}
+
+
+def test_ages_are_taken_with_the_clock_of_the_file_system(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock of this machine is a month ahead of the file server's."""
+    path = tmp_path / "t"
+    store = table(path).store
+    pin(store, "query", 0)
+    newest = change(path)
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() + 30 * 24 * 3600)
+    newest.vacuum(keep=1)
+    assert store.list("pins") == [f"query.{0:020d}"]
+    assert ss.MasterTable.open(path, 1).num_rows == 3
+
+
+def test_holds_of_the_dead_and_other_litter_are_removed(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    store = table(path).store
+    pin(store, "query", 0)
+    newest = change(path)
+    hold = path / "pins" / "hold-0123"
+    hold.write_bytes((path / "pins" / f"query.{0:020d}").read_bytes())
+    (path / "pins" / "hold-4567").write_bytes(b"")
+    (path / "pins" / "new-4567").write_bytes(b"")
+    unpin(store, "query", 0)
+    newest.vacuum(keep=1)
+    assert ss.MasterTable.open(path, 1).num_rows == 3
+    ages(path, IDLE_AFTER + 60)
+    newest.vacuum(keep=1)
+    assert store.list("pins") == []
+    with pytest.raises(ss.MasterTableError):
+        ss.MasterTable.open(path, 1)
+
+
+def test_an_explicit_version_is_pinned(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    store = table(path).store
+    newest = change(path)
+    assert pin(store, "query", 0, version=1) == 1
+    assert pin(store, "query", 0) == 1
+    newest.vacuum(keep=1)
+    assert ss.MasterTable.open(path, 1).num_rows == 3
+    with pytest.raises(ss.MasterTableError, match=r"version 7 of .* does not exist"):
+        pin(store, "query", 1, version=7)
+    assert store.list("pins") == [f"query.{0:020d}"]
+
+
+def test_formats_of_pins(tmp_path: Path) -> None:
+    store = table(tmp_path / "t").store
+    pin(store, "query", 0)
+    file = tmp_path / "t/pins" / f"query.{0:020d}"
+    body = json.loads(file.read_bytes())
+    assert (body["format"], body["format_version"], body["version"]) == ("semistream-pin", 1, 1)
+    file.write_text(json.dumps({**body, "format_version": 2}))
+    with pytest.raises(ss.MasterTableError, match=r"format version 2.*upgrade"):
+        pin(store, "query", 0)
+    with pytest.raises(ss.MasterTableError, match=r"format version 2.*upgrade"):
+        change(tmp_path / "t").vacuum(keep=1)
+    file.write_text("1")  # a pin of the releases before pins had a format
+    assert pin(store, "query", 0) == 1
+    for wrong in ("[]", "{}", json.dumps({**body, "version": "1"})):
+        file.write_text(wrong)
+        with pytest.raises(ss.MasterTableError, match="does not hold a version"):
+            pin(store, "query", 0)

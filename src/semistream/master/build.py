@@ -17,9 +17,9 @@ from semistream.master.segment import SegmentWriter
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Source, open_source
 from semistream.master.storage import drop_null_keys, storage_schema, to_storage
-from semistream.master.store import LocalStore
+from semistream.master.store import LocalStore, PublishInDoubtError
 from semistream.master.vacuum import remove_orphans
-from semistream.master.workspace import Workspace
+from semistream.master.workspace import UNPUBLISHED, Workspace
 from semistream.memory import parse_size
 
 _FOLDERS = ("segments", "manifests", "work", "pins")
@@ -98,24 +98,58 @@ def write_sorted(
 def publish(
     store: LocalStore, workspace: Workspace, manifest: Manifest, written: Sequence[SegmentInfo]
 ) -> None:
-    """Make the version appear, unless another writer was faster: then clean up and say so."""
-    newest = max(manifests.list_versions(store), default=None)
+    """Make the version appear, unless another writer was faster: then clean up and say so.
+
+    The link decides, and nothing that was ever visible is deleted: other versions may rest on it.
+    No number is given twice, because vacuum takes the scratch manifest of a writer that was
+    overtaken away before it deletes a version.
+    """
+
+    def is_next() -> bool:
+        return max(manifests.list_versions(store), default=None) == manifest.parent
+
     name = manifests.manifest_name(manifest.version)
-    if newest == manifest.parent and store.publish(
-        name, manifest.to_json(), workspace.scratch("manifest.json")
-    ):
-        if max(manifests.list_versions(store)) == manifest.version:
+    scratch = workspace.scratch(UNPUBLISHED)
+    try:
+        if store.publish(name, manifest.to_json(), scratch, is_next):
             return
-        store.delete(name)  # others published and vacuumed this number in the meantime
-    for segment in written:
-        store.delete(segment.file)
-        store.delete(segment.index_file)
+    except PublishInDoubtError:
+        raise
+    except MasterTableError:
+        remove_unpublished(store, manifest, written)
+        raise
+    remove_unpublished(store, manifest, written)
+    if is_next():
+        raise MasterTableError(
+            f"version {manifest.version} of {store.root} cannot be published: the workspace of "
+            "this writer was removed, because a vacuum on another machine took it for dead. "
+            "Nothing was changed; repeat the change"
+        )
     newest = max(manifests.list_versions(store), default=None)
     raise MasterTableError(
         f"version {manifest.version} of {store.root} cannot be published: it starts from "
         f"version {manifest.parent}, and another writer has published up to version {newest}. "
         "Nothing was changed; open the newest version and repeat the change"
     )
+
+
+def remove_unpublished(
+    store: LocalStore, manifest: Manifest, written: Sequence[SegmentInfo]
+) -> None:
+    """Delete new segments that no version names. Their names are unique, so one that does is
+    this one, or rests on it."""
+    names = {info.name for info in written}
+    for version in manifests.list_versions(store):
+        if version >= manifest.version:
+            try:
+                found = manifests.read_manifest(store, version)
+            except MasterTableError:  # damaged or just vacuumed: leave the files to a vacuum
+                return
+            if not names.isdisjoint(info.name for info in found.segments):
+                return
+    for info in written:
+        store.delete(info.file)
+        store.delete(info.index_file)
 
 
 def _key_names(key: Any) -> tuple[str, ...]:

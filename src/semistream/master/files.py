@@ -57,6 +57,10 @@ class Files:
     def unlink(self, path: Path) -> None:
         path.unlink()
 
+    def touch(self, path: Path) -> None:
+        """Give a file the time of now, by the file system's clock."""
+        os.utime(path)
+
     def mkdir(self, folder: Path) -> None:
         folder.mkdir()
 

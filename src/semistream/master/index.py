@@ -20,6 +20,9 @@ from semistream.keys import KeyCodec
 Positions = np.ndarray[Any, np.dtype[np.int64]]
 Keys = np.ndarray[Any, Any]
 
+FORMAT_VERSION = 1
+_FORMAT = b"semistream-page-index"  # the key of the version in the file's metadata
+
 
 @dataclass(frozen=True)
 class SegmentPages:
@@ -53,6 +56,7 @@ class SegmentPages:
             columns[f"first_{i}"] = self.firsts.column(i)
             columns[f"last_{i}"] = self.lasts.column(i)
         batch = pa.record_batch(columns)
+        batch = batch.replace_schema_metadata({_FORMAT: str(FORMAT_VERSION)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, batch.schema) as writer:
             writer.write_batch(batch)
@@ -66,6 +70,13 @@ class SegmentPages:
                 "restore the file from a copy or build the table again"
             )
         batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
+        # Without one: written before there was a second thing that it could be.
+        version = (batch.schema.metadata or {}).get(_FORMAT, b"1")
+        if version != str(FORMAT_VERSION).encode():
+            raise MasterTableError(
+                f"the page index {name} has format version {version.decode(errors='replace')}, "
+                f"and this semistream reads {FORMAT_VERSION}; upgrade semistream"
+            )
 
         def numbers(column: str) -> Any:
             return batch.column(column).to_numpy()

@@ -22,7 +22,9 @@ from semistream.master.store import LocalStore
 FORMAT = "semistream-master"
 FORMAT_VERSION = 1
 FOLDER = "manifests"
+_LOOKS = 10  # for a manifest that is listed, and gone when it is read
 _NAME = re.compile(r"(\d{20})\.json")
+_RETIRED = re.compile(r"(\d{20})\.[0-9a-f]+\.retired")
 
 
 @dataclass(frozen=True)
@@ -98,32 +100,52 @@ def manifest_name(version: int) -> str:
     return f"{FOLDER}/{version:020d}.json"
 
 
+def retired_name(version: int, token: str) -> str:
+    """Where vacuum puts a manifest before it deletes it; see :mod:`semistream.master.retire`."""
+    return f"{FOLDER}/{version:020d}.{token}.retired"
+
+
 def list_versions(store: LocalStore) -> list[int]:
     """All published versions, oldest first."""
     found = (_NAME.fullmatch(name) for name in store.list(FOLDER))
     return sorted(int(match[1]) for match in found if match)
 
 
+def list_retired(store: LocalStore) -> dict[str, int]:
+    """Files of manifests that a vacuum is about to delete, and their versions."""
+    found = (_RETIRED.fullmatch(name) for name in store.list(FOLDER))
+    return {f"{FOLDER}/{match[0]}": int(match[1]) for match in found if match}
+
+
 def read_manifest(store: LocalStore, version: int | None = None) -> Manifest:
-    """The manifest of one version, the newest unless told."""
+    """The manifest of one version; default: the newest."""
     versions = list_versions(store)
-    if not versions:
-        raise MasterTableError(_nothing_here(store))
-    if version is None:
-        version = versions[-1]
-    elif version not in versions:
-        raise MasterTableError(
-            f"version {version} of {store.root} does not exist (any more); "
-            f"there are {_spell(versions)}"
-        )
-    return _parse(store, version)
+    for _ in range(_LOOKS):
+        if not versions:
+            raise MasterTableError(_nothing_here(store))
+        number = versions[-1] if version is None else version
+        found = find_manifest(store, manifest_name(number), number)
+        if found is None:  # a vacuum may be at it, and still find that it is pinned
+            retired = [name for name, of in list_retired(store).items() if of == number]
+            found = next(filter(None, (find_manifest(store, n, number) for n in retired)), None)
+        if found is not None:
+            return found
+        versions = list_versions(store)
+        if version is not None and version not in versions:
+            break
+    raise MasterTableError(
+        f"version {number} of {store.root} does not exist (any more); there are {_spell(versions)}"
+    )
 
 
-def _parse(store: LocalStore, version: int) -> Manifest:
-    name = manifest_name(version)
+def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None:
+    """The manifest in a file; None if there is no such file."""
+    data = store.find(name)
+    if data is None:
+        return None
     path = store.path(name)
     try:
-        body = json.loads(store.read(name))
+        body = json.loads(data)
         if not isinstance(body, dict):
             raise ValueError("not an object")
     except ValueError as error:
@@ -133,11 +155,7 @@ def _parse(store: LocalStore, version: int) -> Manifest:
             f"{path} is not a manifest of a master table (format {body.get('format')!r}); "
             "give the folder that MasterTable.build wrote"
         )
-    if not isinstance(body.get("format_version"), int) or body["format_version"] > FORMAT_VERSION:
-        raise MasterTableError(
-            f"{path} has format version {body.get('format_version')!r}, and this semistream "
-            f"reads up to {FORMAT_VERSION}; upgrade semistream"
-        )
+    check_format_version(path, body.get("format_version"), FORMAT_VERSION)
     if body.pop("checksum", None) != _checksum(body):
         raise MasterTableError(_damaged(path, "its checksum does not fit"))
     try:
@@ -169,6 +187,15 @@ def _parse(store: LocalStore, version: int) -> Manifest:
             if "/" in name:
                 raise MasterTableError(_damaged(path, f"it names a segment {name!r}"))
     return manifest
+
+
+def check_format_version(path: object, found: object, newest: int) -> None:
+    """Refuse a file whose meaning is unknown to this release."""
+    if type(found) is not int or not 1 <= found <= newest:
+        raise MasterTableError(
+            f"{path} has format version {found!r}, and this semistream reads 1 to {newest}; "
+            "upgrade semistream"
+        )
 
 
 def _checksum(body: dict[str, Any]) -> str:

@@ -1,44 +1,68 @@
 """Pins: which version of the table a (query, batch) was joined with, so that a replay sees it too.
 
-A pin is a small file ``pins/<query>.<batch>`` that says a version. Whoever comes first creates
-it, exclusively; all others, today or after a crash, read it. The newest pins of a query keep
-their versions from being vacuumed.
+A pin is a small file ``pins/<query>.<batch>`` that names a version. Whoever comes first creates
+it, exclusively; all others, now or after a crash, read it. The newest pins of a query keep
+their versions from being vacuumed. While a version is chosen, a ``pins/hold-<id>`` keeps it: so a
+pin never names a version that vacuum removes at the same moment (see
+:mod:`semistream.master.retire`).
+
+The pins of a query that has pinned nothing for a week are dropped, in two steps, because a clock
+may jump: a vacuum that finds them too old only marks them (``pins/idle.<newest pin>``), and one
+that comes a day later drops them, if the query has pinned nothing in between. All ages are taken
+with the clock of the file system.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
 import re
-import time
 import uuid
+from collections.abc import Iterator
 
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import manifest as manifests
+from semistream.master.retire import keep as keep_version
 from semistream.master.store import LocalStore
 
 FOLDER = "pins"
-KEEP_BATCHES = 100  # as many as Spark keeps in a checkpoint unless told otherwise
+FORMAT = "semistream-pin"
+FORMAT_VERSION = 1
+KEEP_BATCHES = 100  # the default of spark.sql.streaming.minBatchesToRetain
 REPLAYABLE = 2  # batches of a query that a restart may run again: the last, and the one under way
-FORGOTTEN_AFTER = 7 * 24 * 3600.0  # seconds after which a query that pinned nothing is gone
+IDLE_AFTER = 7 * 24 * 3600.0  # seconds after which a query that pinned nothing seems to be gone
+FORGOTTEN_AFTER = 24 * 3600.0  # seconds after which it is, if it still has pinned nothing
 
 _QUERY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
 _NAME = re.compile(rf"({_QUERY.pattern})\.(\d{{20}})")
+_HOLD = "hold-"
+_SCRATCH = "new-"
+_IDLE = "idle."
 
 
-def pin(store: LocalStore, query: str, batch: int, keep: int = KEEP_BATCHES) -> int:
-    """The version that this batch of this query sees: the newest one, if nobody has said yet."""
-    if not _QUERY.fullmatch(query) or batch < 0:
-        raise ConfigError(f"query={query!r}, batch={batch!r}: not something that Spark hands out")
-    versions = manifests.list_versions(store)
-    if not versions:  # before anything is written: a pin must not bring a lost folder back
+def pin(
+    store: LocalStore,
+    query: str,
+    batch: int,
+    keep: int = KEEP_BATCHES,
+    version: int | None = None,
+) -> int:
+    """The version that this batch of this query sees, now and in every replay.
+
+    The first call decides: for ``version``, or the newest one by default.
+    """
+    name = pin_name(query, batch)
+    if not manifests.list_versions(store):  # a pin must not bring a lost folder back
         manifests.read_manifest(store)
-    name = f"{FOLDER}/{query}.{batch:020d}"
     found = _read(store, name)
     if found is not None:
         return found
-    scratch = f"{FOLDER}/new-{uuid.uuid4().hex}"
-    if store.publish(name, str(versions[-1]).encode(), scratch):
-        _forget(store, query, batch - keep)
-        return versions[-1]
+    with _held(store, version) as chosen:
+        scratch = f"{FOLDER}/{_SCRATCH}{uuid.uuid4().hex}"
+        if store.publish(name, _content(chosen), scratch):
+            _forget(store, query, batch - keep)
+            return chosen
     found = _read(store, name)
     if found is None:
         raise MasterTableError(
@@ -48,36 +72,120 @@ def pin(store: LocalStore, query: str, batch: int, keep: int = KEEP_BATCHES) -> 
     return found
 
 
+def pin_name(query: str, batch: int) -> str:
+    if not _QUERY.fullmatch(query) or batch < 0:
+        raise ConfigError(f"query={query!r}, batch={batch!r}: not something that Spark hands out")
+    return f"{FOLDER}/{query}.{batch:020d}"
+
+
+def refresh(store: LocalStore, query: str, batch: int) -> None:
+    """Say that a query is still at a batch that takes long."""
+    store.files.touch(store.path(pin_name(query, batch)))
+
+
+def unpin(store: LocalStore, query: str, batch: int) -> None:
+    store.delete(pin_name(query, batch))
+
+
 def pinned_versions(store: LocalStore) -> set[int]:
-    """Versions that a replay may still ask for. Pins of queries long gone are removed here."""
-    batches: dict[str, list[str]] = {}
-    for name in store.list(FOLDER):
-        match = _NAME.fullmatch(name)
-        if match is not None:
-            batches.setdefault(match[1], []).append(name)
-    versions = set()
-    for names in batches.values():
-        if _age(store, names[-1]) > FORGOTTEN_AFTER:
+    """Versions that a replay may still ask for, and those that are being pinned now."""
+    # Holds first: one that has gone by now was replaced by a pin, which the second look finds.
+    names = [name for name in store.list(FOLDER) if name.startswith(_HOLD)]
+    for pins in _by_query(store.list(FOLDER)).values():
+        names += pins[-REPLAYABLE:]
+    found = (_read(store, f"{FOLDER}/{name}") for name in names)
+    return {version for version in found if version is not None}
+
+
+def forget_idle(store: LocalStore) -> None:
+    """Mark the pins of queries that seem to be gone; drop those that were marked a day ago."""
+    listed = store.list(FOLDER)
+    if not listed:
+        return
+    now = store.clock()
+
+    def age(name: str) -> float:
+        modified = store.modified(f"{FOLDER}/{name}")
+        return 0.0 if modified is None else now - modified
+
+    marks = set()
+    for names in _by_query(listed).values():
+        mark = f"{_IDLE}{names[-1]}"
+        if age(names[-1]) <= IDLE_AFTER:
+            continue
+        if mark not in listed:
+            with contextlib.suppress(MasterTableError):  # another vacuum was faster
+                store.write(f"{FOLDER}/{mark}", _content(0))
+        elif age(mark) > FORGOTTEN_AFTER:
             for name in names:
                 store.delete(f"{FOLDER}/{name}")
             continue
-        for name in names[-REPLAYABLE:]:
-            found = _read(store, f"{FOLDER}/{name}")
-            if found is not None:
-                versions.add(found)
-    return versions
+        marks.add(mark)
+    for name in listed:
+        is_stale_mark = name.startswith(_IDLE) and name not in marks
+        is_litter = name.startswith((_HOLD, _SCRATCH)) and age(name) > IDLE_AFTER
+        if is_stale_mark or is_litter:
+            store.delete(f"{FOLDER}/{name}")
+
+
+@contextlib.contextmanager
+def _held(store: LocalStore, version: int | None) -> Iterator[int]:
+    """Choose a version, and keep it from being vacuumed inside the block."""
+    while True:
+        chosen = manifests.list_versions(store)[-1] if version is None else version
+        hold = f"{FOLDER}/{_HOLD}{uuid.uuid4().hex}"
+        store.write(hold, _content(chosen))
+        try:
+            if keep_version(store, chosen):
+                yield chosen
+                return
+        finally:
+            store.delete(hold)
+        if version is not None:
+            manifests.read_manifest(store, version)  # raises: it does not exist (any more)
+
+
+def _by_query(names: list[str]) -> dict[str, list[str]]:
+    """The pins of each query, oldest batch first."""
+    queries: dict[str, list[str]] = {}
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is not None:
+            queries.setdefault(match[1], []).append(name)
+    return queries
+
+
+def _content(version: int) -> bytes:
+    body = {"format": FORMAT, "format_version": FORMAT_VERSION, "version": version}
+    return json.dumps(body).encode()
 
 
 def _read(store: LocalStore, name: str) -> int | None:
-    if store.size(name) is None:
+    data = store.find(name)
+    if data is None:
         return None
+    if not data and os.path.basename(name).startswith(_HOLD):
+        return None  # its owner has not written it, and has not looked for the version either
+    path = store.path(name)
     try:
-        return int(store.read(name))
+        body = json.loads(data)
+        if type(body) is int:  # as it was before there was a format version
+            return body
+        if not isinstance(body, dict) or body.get("format") != FORMAT:
+            raise ValueError("not a pin")
     except ValueError as error:
-        raise MasterTableError(
-            f"the pin {store.path(name)} is damaged: it does not hold a version; delete it, and "
-            "the batch runs with the newest version"
-        ) from error
+        raise MasterTableError(_damaged(path)) from error
+    manifests.check_format_version(path, body.get("format_version"), FORMAT_VERSION)
+    if type(body.get("version")) is not int:
+        raise MasterTableError(_damaged(path))
+    return int(body["version"])
+
+
+def _damaged(path: object) -> str:
+    return (
+        f"the pin {path} is damaged: it does not hold a version; delete it, and the batch runs "
+        "with the newest version"
+    )
 
 
 def _forget(store: LocalStore, query: str, before: int) -> None:
@@ -85,10 +193,3 @@ def _forget(store: LocalStore, query: str, before: int) -> None:
         match = _NAME.fullmatch(name)
         if match is not None and match[1] == query and int(match[2]) < before:
             store.delete(f"{FOLDER}/{name}")
-
-
-def _age(store: LocalStore, name: str) -> float:
-    try:
-        return time.time() - store.files.stat(store.path(f"{FOLDER}/{name}")).st_mtime
-    except FileNotFoundError:
-        return 0.0

@@ -9,12 +9,14 @@ changes the folder is a call of :class:`~semistream.master.files.Files`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import mmap
 import os
 import re
 import sys
+import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -25,6 +27,11 @@ from semistream.master.files import Files
 ALIGNMENT = 4096
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+Condition = Callable[[], bool]
+
+
+# Errors of a link that a file system gives before it does anything.
+_REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMLINK)
 
 
 class RangeFile(Protocol):
@@ -48,13 +55,21 @@ class RangeFile(Protocol):
     def close(self) -> None: ...
 
 
+class PublishInDoubtError(MasterTableError):
+    """What was to appear may be there or not. Nothing that it refers to may be deleted."""
+
+
 class Store(Protocol):
     def list(self, folder: str) -> list[str]: ...
     def size(self, name: str) -> int | None: ...
     def read(self, name: str) -> bytes: ...
+    def find(self, name: str) -> bytes | None: ...
     def open(self, name: str) -> RangeFile: ...
-    def create(self, name: str) -> contextlib.AbstractContextManager[BinaryIO]: ...
-    def publish(self, name: str, data: bytes, scratch: str) -> bool: ...
+    def create(
+        self, name: str, parents: bool = True
+    ) -> contextlib.AbstractContextManager[BinaryIO]: ...
+    def write(self, name: str, data: bytes) -> None: ...
+    def publish(self, name: str, data: bytes, scratch: str, allowed: Condition) -> bool: ...
     def delete(self, name: str) -> None: ...
 
 
@@ -88,9 +103,38 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def modified(self, name: str) -> float | None:
+        """When a file was last written, by the clock of the file system; see :meth:`clock`."""
+        try:
+            return self.files.stat(self.path(name)).st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def clock(self) -> float:
+        """What a file that is written now has as its time.
+
+        A file server's clock may be far from this machine's, so ages are taken with the file
+        system's own.
+        """
+        probe = f"work/clock-{uuid.uuid4().hex}"
+        self.write(probe, b"")
+        try:
+            return self.files.stat(self.path(probe)).st_mtime
+        finally:
+            self.delete(probe)
+
     def read(self, name: str) -> bytes:
         try:
             return self.files.read(self.path(name))
+        except OSError as error:
+            raise _unreadable(self.path(name), error) from error
+
+    def find(self, name: str) -> bytes | None:
+        """As :meth:`read`; None if there is no such file."""
+        try:
+            return self.files.read(self.path(name))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
         except OSError as error:
             raise _unreadable(self.path(name), error) from error
 
@@ -98,11 +142,12 @@ class LocalStore:
         return LocalFile(self.path(name), self.files)
 
     @contextlib.contextmanager
-    def create(self, name: str) -> Iterator[BinaryIO]:
+    def create(self, name: str, parents: bool = True) -> Iterator[BinaryIO]:
         """Write a new file; it is on disk, not only in the cache, when the block ends."""
         path = self.path(name)
         with writing(path):
-            self.make_folder(path.parent)
+            if parents:
+                self.make_folder(path.parent)
             file = self.files.create(path)
         with file:
             yield file
@@ -112,22 +157,66 @@ class LocalStore:
         with writing(path):
             self.files.sync_folder(path.parent)
 
-    def publish(self, name: str, data: bytes, scratch: str) -> bool:
-        """Make ``name`` appear whole, or not at all if somebody else was first."""
-        with self.create(scratch) as file:
-            file.write(data)
+    def write(self, name: str, data: bytes) -> None:
+        """A new file that need not outlive a crash of this machine."""
+        path = self.path(name)
+        with writing(path):
+            self.make_folder(path.parent)
+            with self.files.create(path) as file:
+                file.write(data)
+
+    def publish(
+        self, name: str, data: bytes, scratch: str, allowed: Condition = lambda: True
+    ) -> bool:
+        """Make ``name`` appear whole, or not at all if another process was first.
+
+        ``allowed`` is asked when ``scratch`` is there, which holds the same bytes. Who deletes
+        the scratch file, or its folder, takes the right away to publish.
+        """
         target = self.path(name)
+        with writing(target):
+            self.make_folder(target.parent)
         try:
-            with writing(target):
-                self.make_folder(target.parent)
-                try:
-                    self.files.link(self.path(scratch), target)
-                except FileExistsError:
-                    return False
+            with self.create(scratch, parents=False) as file:
+                file.write(data)
+            if not allowed() or not self._link(self.path(scratch), target, data):
+                return False
+        except MasterTableError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return False
+            raise
         finally:
             self.delete(scratch)
-        with writing(target):
+        try:
             self.files.sync_folder(target.parent)
+        except OSError as error:
+            raise PublishInDoubtError(
+                f"{target} was published, but its folder cannot be synced: "
+                f"{error.strerror or error}; it is lost if the machine fails now. Check the disk"
+            ) from error
+        return True
+
+    def _link(self, scratch: Path, target: Path, data: bytes) -> bool:
+        """Whether ``target`` is ours. An error does not say so: a file server may have made the
+        link and lost its reply."""
+        try:
+            self.files.link(scratch, target)
+        except OSError as error:
+            try:
+                return self.files.read(target) == data
+            except FileNotFoundError:
+                if isinstance(error, FileNotFoundError):
+                    return False  # the scratch file was taken away
+                if error.errno in _REFUSALS:
+                    with writing(target):
+                        raise
+            except OSError:  # the state of the name is unknown
+                pass
+            raise PublishInDoubtError(
+                f"{target} may or may not have been published: the link failed with "
+                f"{error.strerror or error}, and the file cannot be found now. Nothing was "
+                "deleted; open the newest version to see whether the change is in it"
+            ) from error
         return True
 
     def delete(self, name: str) -> None:
@@ -256,10 +345,7 @@ def _open(files: Files, path: Path, flags: int) -> int:
     try:
         return files.open(path, flags)
     except FileNotFoundError as error:
-        raise MasterTableError(
-            f"{path} is missing; was it deleted, or vacuumed? Open the newest version "
-            "or build the table again"
-        ) from error
+        raise _unreadable(path, error) from error
     except OSError as error:
         hint = "; the file system may not support direct=True" if flags else ""
         raise MasterTableError(f"{path} cannot be opened: {error.strerror}{hint}") from error
@@ -279,4 +365,9 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def _unreadable(path: Path, error: OSError) -> MasterTableError:
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+        return MasterTableError(
+            f"{path} is missing; was it deleted, or vacuumed, perhaps on another machine? Open the "
+            "newest version, vacuum with a larger keep, or build the table again"
+        )
     return MasterTableError(f"{path} cannot be read: {error.strerror}; check the disk and retry")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, MasterTableError
 from semistream.keys import KeyCodec
 from semistream.master import manifest as manifests
 from semistream.master.index import PageIndex
@@ -106,8 +106,15 @@ class MasterTable:
         ``mapped`` lets readers look at pages in the page cache instead of copying them. It is
         for processes that somebody starts again: they die when the file is damaged under them.
         """
-        manifest = manifests.read_manifest(LocalStore(path), version)
-        return cls(os.fspath(path), manifest, pinned=version is not None, mapped=mapped)
+        while True:
+            manifest = manifests.read_manifest(LocalStore(path), version)
+            try:
+                return cls(os.fspath(path), manifest, pinned=version is not None, mapped=mapped)
+            except MasterTableError:
+                # Vacuumed between two steps? Then there is a newer version to open.
+                newest = manifests.list_versions(LocalStore(path))[-1:]
+                if version is not None or newest <= [manifest.version]:
+                    raise
 
     def _unpinned(self) -> MasterTable:
         self.pinned = False
@@ -247,7 +254,9 @@ class MasterTable:
     def vacuum(self, keep: int = 2) -> Any:
         """Delete all but the newest ``keep`` versions, and what dead writers left behind.
 
-        Versions that a Spark query may ask for again when it replays a batch stay, too.
+        Versions that a Spark query may ask for again when it replays a batch stay, too. If a
+        version that stays cannot be opened, nothing is deleted. Files of a writer that died on
+        another machine, or before this one restarted, stay for a week.
         """
         from semistream.master.vacuum import vacuum
 

@@ -1,14 +1,26 @@
-"""Removing old versions and the litter of dead writers, never what somebody still needs."""
+"""Removing old versions and the litter of dead writers, never what somebody still needs.
+
+prove    that all versions that stay can be opened; otherwise delete nothing
+stop     writers that were overtaken, so that no number is given twice
+retire   the manifests of old versions, read the pins once more, delete those not pinned
+sweep    files that no manifest names, if they belonged to a version that was just removed,
+         or to a dead writer, or are older than any writer may be silent
+"""
 
 from __future__ import annotations
 
+import uuid
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import manifest as manifests
-from semistream.master.pins import pinned_versions
-from semistream.master.store import LocalStore
-from semistream.master.workspace import living_tokens
+from semistream.master.manifest import Manifest
+from semistream.master.pins import forget_idle, pinned_versions
+from semistream.master.reader import open_segment
+from semistream.master.retire import restore, retire
+from semistream.master.store import LocalStore, writing
+from semistream.master.workspace import GRACE, stop_overtaken, survey
 
 _SEGMENTS = "segments"
 
@@ -27,38 +39,111 @@ def vacuum(store: LocalStore, keep: int) -> Vacuumed:
     if keep < 1:
         raise ConfigError(f"keep={keep} would delete the table itself; keep at least 1 version")
     versions = manifests.list_versions(store)
+    if not versions:
+        manifests.read_manifest(store)  # raises: there is no table
+    forget_idle(store)
     pinned = pinned_versions(store)
     doomed = [version for version in versions[:-keep] if version not in pinned]
+    for version in versions:
+        if version not in doomed:
+            _prove(store, version)
+    stop_overtaken(store, versions[-1])
+    token = uuid.uuid4().hex
     for version in doomed:
-        store.delete(manifests.manifest_name(version))
-    files, nbytes = remove_orphans(store)
-    return Vacuumed(len(doomed), files, nbytes)
+        retire(store, version, token)
+    removed, unneeded = _delete_retired(store)
+    files, nbytes = remove_orphans(store, unneeded)
+    return Vacuumed(removed, files, nbytes)
 
 
-def remove_orphans(store: LocalStore) -> tuple[int, int]:
+def _prove(store: LocalStore, version: int) -> None:
+    """That the version can be opened, unless another vacuum has just removed it."""
+    try:
+        manifest = manifests.read_manifest(store, version)
+        for info in manifest.segments:
+            open_segment(store, manifest, info).file.close()
+            size = store.size(info.file)
+            if size != info.bytes:
+                raise MasterTableError(
+                    f"{store.path(info.file)} has {size} bytes instead of {info.bytes}"
+                )
+    except MasterTableError as error:
+        if version not in manifests.list_versions(store):
+            return
+        raise MasterTableError(
+            f"version {version} of {store.root} cannot be opened, and nothing was deleted: "
+            f"{error}. Repair it, or delete {store.path(manifests.manifest_name(version))} to give it up"
+        ) from error
+
+
+def _delete_retired(store: LocalStore) -> tuple[int, set[str]]:
+    """How many versions were deleted, and the files that they named."""
+    retired = manifests.list_retired(store)  # also those that a vacuum left that died
+    pinned = pinned_versions(store)
+    removed = 0
+    unneeded = set()
+    for name, version in retired.items():
+        if version in pinned:
+            restore(store, name, version)
+            continue
+        unneeded |= _files_of(_readable(store, name, version))
+        store.delete(name)
+        removed += 1
+    if retired:
+        folder = store.path(manifests.FOLDER)
+        with writing(folder):  # before any of their files goes
+            store.files.sync_folder(folder)
+    return removed, unneeded
+
+
+def remove_orphans(store: LocalStore, unneeded: Collection[str] = ()) -> tuple[int, int]:
     """Delete segment files that no manifest names and no living writer is writing.
 
-    The order matters. Whoever is alive when the files are listed keeps them; whoever was done
+    The order matters. Whoever is alive before the files are listed keeps them; whoever was done
     by then has published, so reading the manifests afterwards finds everything in use.
+    ``unneeded``: files that were in use until a moment ago.
     """
-    alive = living_tokens(store)
+    now = store.clock()
+    alive, dead = survey(store, now)
     listed = store.list(_SEGMENTS)
-    alive |= living_tokens(store)
-    used = set()
-    for version in manifests.list_versions(store):
-        try:
-            manifest = manifests.read_manifest(store, version)
-        except MasterTableError:
-            if store.size(manifests.manifest_name(version)) is None:
-                continue  # vacuumed by somebody else just now
-            raise  # unreadable: nobody knows what it needs, so nothing is safe to delete
-        for segment in manifest.segments:
-            used |= {segment.name, segment.index}
+    used = _used(store)
     files = nbytes = 0
     for name in listed:
-        if name in used or name.split(".")[0] in alive:
+        file, token = f"{_SEGMENTS}/{name}", name.split(".")[0]
+        if name in used:
             continue
-        nbytes += store.size(f"{_SEGMENTS}/{name}") or 0
-        store.delete(f"{_SEGMENTS}/{name}")
+        is_litter = name in unneeded or token in dead
+        if not is_litter and (token in alive or now - (store.modified(file) or now) <= GRACE):
+            continue
+        nbytes += store.size(file) or 0
+        store.delete(file)
         files += 1
     return files, nbytes
+
+
+def _used(store: LocalStore) -> set[str]:
+    """Files that a version names, or one that may still be restored."""
+    used = set()
+    for _ in range(2):  # a manifest that is renamed during a look is seen by the other one
+        for version in manifests.list_versions(store):
+            try:
+                used |= _files_of(manifests.read_manifest(store, version))
+            except MasterTableError:
+                # Unreadable: nobody knows what it needs, so nothing is safe to delete.
+                if store.size(manifests.manifest_name(version)) is not None:
+                    raise
+        for name, version in manifests.list_retired(store).items():
+            used |= _files_of(_readable(store, name, version))
+    return used
+
+
+def _readable(store: LocalStore, name: str, version: int) -> Manifest | None:
+    try:
+        return manifests.find_manifest(store, name, version)
+    except MasterTableError:
+        return None
+
+
+def _files_of(manifest: Manifest | None) -> set[str]:
+    segments = () if manifest is None else manifest.segments
+    return {name for info in segments for name in (info.name, info.index)}

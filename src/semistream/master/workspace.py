@@ -1,23 +1,40 @@
-"""A writer's private corner of the table's folder, and how to tell that its owner died.
+"""A writer's private corner of the table's folder, and how to know that its owner died.
 
-Every build, upsert, delete or compaction draws a token, holds a lock on ``work/<token>.lock``
-for as long as it lives, spills into ``work/<token>/`` and names its segments after the token.
-The operating system drops the lock when the process dies, however it dies. So a token whose
-lock can be taken is dead, and what carries its name and no manifest mentions is litter.
+Every build, upsert, delete or compaction draws a token, works in the folder ``work/<token>`` and
+names its segments after the token. The folder holds a lock, for as long as the writer lives, and
+a lease that names the machine. So a writer is dead
+
+- on the same machine, when its lock can be taken: the system drops it however a process dies;
+- on another machine, where locks may not reach, when nothing happened in its folder for ``GRACE``,
+  by the clock of the file system that the table lies on.
+
+A writer can be taken for dead and be alive: a machine that was paused for a week. Therefore its
+folder is renamed before anything else is done. The manifest that it wants to publish lies in there
+(:data:`UNPUBLISHED`), so from then on it cannot publish; and if it had done so before, its version
+is listed, and its segments are in use. No clock is trusted with more than how long litter stays.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import re
+import socket
 import uuid
 from pathlib import Path
 from types import TracebackType
 
-from semistream.master.files import Files
+from semistream.master.manifest import check_format_version
 from semistream.master.store import LocalStore, writing
 
+GRACE = 7 * 24 * 3600.0  # seconds without a sign of a writer on another machine
+UNPUBLISHED = "manifest.json"
+FORMAT = "semistream-lease"
+FORMAT_VERSION = 1
 _FOLDER = "work"
+_TOKEN = re.compile(r"[0-9a-f]{16}")
+_DEAD = ".dead"
 
 
 class Workspace:
@@ -27,20 +44,17 @@ class Workspace:
         self.store = store
         self.token = uuid.uuid4().hex[:16]
         self.folder = store.path(f"{_FOLDER}/{self.token}")
-        self._lock = store.path(f"{_FOLDER}/{self.token}.lock")
         self._descriptor = -1
 
     def __enter__(self) -> Workspace:
         with writing(self.folder):
-            self.store.make_folder(self._lock.parent)
-            while True:
-                descriptor = self.store.files.lock(self._lock, wait=True)
-                assert descriptor is not None
-                if _same_file(descriptor, self._lock):
-                    break
-                os.close(descriptor)  # a cleaner took it for dead before the lock was held
-            self._descriptor = descriptor
+            self.store.make_folder(self.folder.parent)
             self.store.files.mkdir(self.folder)
+            descriptor = self.store.files.lock(self.folder / "lock", wait=True)
+        assert descriptor is not None
+        self._descriptor = descriptor
+        # After the lock: who reads the lease may conclude from a free lock that the owner died.
+        self.store.write(self.scratch("lease"), _lease())
         return self
 
     def __exit__(
@@ -50,8 +64,6 @@ class Workspace:
         trace: TracebackType | None,
     ) -> None:
         self.store.files.rmtree(self.folder)
-        with contextlib.suppress(FileNotFoundError):
-            self.store.files.unlink(self._lock)
         os.close(self._descriptor)
 
     def scratch(self, name: str) -> str:
@@ -59,39 +71,97 @@ class Workspace:
         return f"{_FOLDER}/{self.token}/{name}"
 
 
-def living_tokens(store: LocalStore) -> set[str]:
-    """Tokens whose writer is at work; the workspaces of the dead are removed on the way."""
-    alive = set()
+def survey(store: LocalStore, now: float) -> tuple[set[str], set[str]]:
+    """Tokens of writers at work, and of those that died; the workspaces of the dead are removed.
+
+    A writer that is in neither set has left by itself: what it wanted to publish is published.
+    """
+    alive, dead = set(), set()
     for name in store.list(_FOLDER):
-        token = name.removesuffix(".lock")
-        lock = store.path(f"{_FOLDER}/{token}.lock")
-        if _bury(store.files, lock, lock.with_suffix("")):
+        token = name.removesuffix(_DEAD)
+        if not _TOKEN.fullmatch(token):
+            if _age(store, name, now) > GRACE:
+                store.files.rmtree(store.path(f"{_FOLDER}/{name}"))
+                store.delete(f"{_FOLDER}/{name}")
+        elif name != token:  # a cleaner died at it
+            store.files.rmtree(store.path(f"{_FOLDER}/{name}"))
+            dead.add(token)
+        elif _is_alive(store, token, now):
+            alive.add(token)
+        elif _bury(store, token):
+            dead.add(token)
+    return alive, dead
+
+
+def stop_overtaken(store: LocalStore, newest: int) -> None:
+    """Take the manifests away that can no longer be published, because ``newest`` is there.
+
+    Otherwise a writer that stopped between its last look and its link could give a version the
+    number of one that was vacuumed since. One whose scratch manifest comes, or is complete, only
+    later looks after that, and finds ``newest`` itself.
+    """
+    for token in store.list(_FOLDER):
+        if not _TOKEN.fullmatch(token):
             continue
-        alive.add(token)
-    return alive
+        name = f"{_FOLDER}/{token}/{UNPUBLISHED}"
+        try:
+            parent = json.loads(store.find(name) or b"")["parent"]
+        except (ValueError, KeyError, TypeError):
+            continue
+        if parent is None or parent < newest:
+            store.delete(name)
 
 
-def _bury(files: Files, lock: Path, folder: Path) -> bool:
-    """Remove a dead writer's workspace; False if the writer lives."""
+def _is_alive(store: LocalStore, token: str, now: float) -> bool:
+    if _host(store, f"{_FOLDER}/{token}/lease") != this_machine():
+        return _age(store, token, now) <= GRACE
     try:
-        descriptor = files.lock(lock, wait=False)
+        descriptor = store.files.lock(store.path(f"{_FOLDER}/{token}/lock"), wait=False)
     except FileNotFoundError:
-        # Its owner is leaving or a cleaner was here: the folder holds nothing of value.
-        files.rmtree(folder)
-        return True
+        return False
     if descriptor is None:
-        return False
-    try:
-        files.rmtree(folder)
-        with contextlib.suppress(FileNotFoundError):
-            files.unlink(lock)
         return True
-    finally:
-        os.close(descriptor)
+    os.close(descriptor)  # no other writer can want it
+    return False
 
 
-def _same_file(descriptor: int, path: Path) -> bool:
+def _bury(store: LocalStore, token: str) -> bool:
+    """Stop a writer from publishing, and remove its workspace; False if it has just left."""
+    folder: Path = store.path(f"{_FOLDER}/{token}")
+    grave: Path = store.path(f"{_FOLDER}/{token}{_DEAD}")
     try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
+        store.files.rename(folder, grave)
+    except OSError:
         return False
+    store.files.rmtree(grave)
+    return True
+
+
+def _host(store: LocalStore, name: str) -> str | None:
+    """The machine of the writer; None if it has not come to say so."""
+    data = store.find(name)
+    try:
+        body = json.loads(data or b"")
+    except ValueError:
+        return None
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        return None
+    check_format_version(store.path(name), body.get("format_version"), FORMAT_VERSION)
+    return str(body.get("machine"))
+
+
+def _lease() -> bytes:
+    body = {"format": FORMAT, "format_version": FORMAT_VERSION, "machine": this_machine()}
+    return json.dumps(body).encode()
+
+
+def this_machine() -> str:
+    """The same for all processes between which locks work, on this machine until it restarts."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{socket.gethostname()}-{uuid.getnode():x}"
+
+
+def _age(store: LocalStore, name: str, now: float) -> float:
+    modified = store.modified(f"{_FOLDER}/{name}")
+    return 0.0 if modified is None else now - modified
