@@ -16,7 +16,7 @@ import pytest
 
 import naive
 import semistream as ss
-from semistream.errors import BudgetError
+from semistream.errors import BudgetError, ConfigError
 from semistream.spark.leases import Ledger
 from semistream.spark.registry import Registry
 from spark.streams import Sink, feed, joined, master, products, sales, stream_of, wait_until
@@ -28,7 +28,8 @@ def held(folder: Path) -> dict[int, int]:
     """What every worker says it holds, at one moment; a new file says nothing yet."""
     with open(folder / "lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return {int(p.stem): int(p.read_text().strip() or 0) for p in folder.glob("*.worker")}
+        said = {int(p.stem): p.read_text().split() for p in folder.glob("*.worker")}
+        return {pid: int(words[-1]) if words else 0 for pid, words in said.items()}
 
 
 class Worker:
@@ -141,6 +142,19 @@ def test_without_room_the_error_says_who_holds_it(workers: Any, tmp_path: Path) 
     ledger = Ledger(tmp_path / "b", BUDGET, 1)
     with pytest.raises(BudgetError, match="held by 1 other workers"):
         ledger.acquire(patience=0.1)
+    ledger.close()
+
+
+def test_shares_of_another_release_are_refused(workers: Any, tmp_path: Path) -> None:
+    busy = workers(1)
+    busy.begin()
+    (file,) = (tmp_path / "b").glob("*.worker")
+    assert file.read_text().startswith("semistream-share 1 ")
+    ledger = Ledger(tmp_path / "b", BUDGET, 1)
+    for unknown in ("semistream-share 2 17", "17", "semistream-share 1 x"):
+        file.write_text(unknown)
+        with pytest.raises(ConfigError, match="use the same one in all Python workers"):
+            ledger.acquire(patience=0.1)
     ledger.close()
 
 

@@ -5,6 +5,7 @@ A minute by default; ``SEMISTREAM_SOAK_SECONDS=300`` (``make soak``) for the lon
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sys
@@ -89,13 +90,13 @@ class Watch(threading.Thread):
     def look(self) -> None:
         for pin in (self.table / "pins").glob("*.*"):
             try:
-                self.pins[int(pin.name.split(".")[1])] = int(pin.read_text())
+                self.pins[int(pin.name.split(".")[1])] = json.loads(pin.read_text())["version"]
             except (FileNotFoundError, ValueError):
                 continue
         anonymous: dict[int, int] = {}
         for folder in self.local.glob("*/semistream/*"):
             if folder.is_dir():
-                held = [int(p.read_text().strip() or 0) for p in folder.glob("*.worker")]
+                held = [int((p.read_text().split() or [0])[-1]) for p in folder.glob("*.worker")]
                 self.most_held = max(self.most_held, sum(held))
         for worker in self.local.glob("*/semistream/*/*.worker"):
             try:

@@ -72,7 +72,8 @@ def _prove(store: LocalStore, version: int) -> None:
             return
         raise MasterTableError(
             f"version {version} of {store.root} cannot be opened, and nothing was deleted: "
-            f"{error}. Repair it, or delete {store.path(manifests.manifest_name(version))} to give it up"
+            f"{error}. Repair it, or give it up: delete "
+            f"{store.path(manifests.manifest_name(version))}"
         ) from error
 
 

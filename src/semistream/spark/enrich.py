@@ -20,6 +20,7 @@ from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
 from semistream.spark.metrics import task_metrics
+from semistream.spark.pin import hold_version, in_foreach_batch
 from semistream.spark.schema import output_schemas, refuse_collated_keys, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
 
@@ -71,7 +72,9 @@ def enrich(
 
     A micro-batch of a streaming query sees one version of the master table, the newest when it
     began, however often it is run again. A batch query sees the version that was the newest when
-    ``enrich`` was called. A master table that was opened at an explicit version stays there.
+    ``enrich`` was called. A master table that was opened at an explicit version stays there. The
+    driver keeps these versions from being vacuumed until it ends: of each table the two newest
+    that batch queries were written for, and all that were opened explicitly.
     """
     lookups = _lookups(master, on, how, select, using)
     budget = _budget(memory, using)
@@ -86,7 +89,7 @@ def enrich(
         refuse_collated_keys(df.schema, list(key_pairs(lookup.on)))
         assert binding.schema is not None
         schema = binding.schema
-        bound.append(_bound(lookup, source, _join(using, source, lookup.how)))
+        bound.append(_held(_bound(lookup, source, _join(using, source, lookup.how)), df))
     declared, home = output_schemas(df.schema, incoming, schema)
     task = Enrichment(
         name=uuid.uuid4().hex,
@@ -164,6 +167,16 @@ def _bound(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLookup:
         source=None if table else source,
         nbytes=source.nbytes,
     )
+
+
+def _held(lookup: BoundLookup, df: DataFrame) -> BoundLookup:
+    """Keep the version from being vacuumed, unless every micro-batch pins its own."""
+    if lookup.path is None:
+        return lookup
+    if lookup.follow and (df.isStreaming or in_foreach_batch(df.sparkSession)):
+        return lookup
+    hold = hold_version(lookup.path, lookup.version, explicit=not lookup.follow)
+    return dataclasses.replace(lookup, hold=hold)
 
 
 def task_slots(session: Any) -> int | None:

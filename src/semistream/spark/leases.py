@@ -5,7 +5,8 @@ them. So the budget cannot be divided once and for all: it is a ledger, a folder
 own disk with one file per worker that says how many bytes the worker holds::
 
     <local dir>/semistream/<budget>/lock          held while the ledger is read and written
-                                    <pid>.worker  its bytes; locked by its worker while it lives
+                                    <pid>.worker  the format's version, and the bytes held;
+                                                  locked by its worker while it lives
     <local dir>/semistream/<pid>.ask              a pipe on which others ask that worker for room
 
 The operating system drops a dead worker's lock, however it died, and with it what it held. A
@@ -23,11 +24,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from semistream.errors import BudgetError
+from semistream.errors import BudgetError, ConfigError
 from semistream.memory import format_size
 
 PATIENCE = 60.0  # seconds to wait for room before making do with what is free
 _POLL = 0.01
+_FORMAT = b"semistream-share 1"
+_ENTRY = len(_FORMAT) + 21  # the format, a blank, and as many digits as 64 bits can take
 
 
 class Ledger:
@@ -93,7 +96,7 @@ class Ledger:
         return self.budget // max(self.slots, len(others) + 1)
 
     def _write(self, nbytes: int) -> None:
-        os.pwrite(self._descriptor, b"%-20d" % nbytes, 0)
+        os.pwrite(self._descriptor, b"%b %-20d" % (_FORMAT, nbytes), 0)
         self.held = nbytes
 
     def _others(self) -> dict[int, int]:
@@ -110,7 +113,7 @@ class Ledger:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink(missing_ok=True)
             except BlockingIOError:
-                held[int(path.stem)] = int(os.pread(descriptor, 20, 0) or b"0")
+                held[int(path.stem)] = _parse(path, os.pread(descriptor, _ENTRY, 0))
             finally:
                 os.close(descriptor)
         return held
@@ -123,6 +126,17 @@ class Ledger:
             yield
         finally:
             os.close(descriptor)
+
+
+def _parse(path: Path, entry: bytes) -> int:
+    """The bytes that a worker holds: none before it has written anything."""
+    form, _, nbytes = entry.rstrip().rpartition(b" ")
+    if entry and (form != _FORMAT or not nbytes.isdigit()):
+        raise ConfigError(
+            f"{path} is not written by this release of semistream: {entry!r}; use the same one in "
+            "all Python workers of an executor"
+        )
+    return int(nbytes or 0)
 
 
 def ask(folder: Path, pid: int) -> None:

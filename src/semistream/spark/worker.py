@@ -25,7 +25,7 @@ from semistream.master.pages import PageSource
 from semistream.memory import format_size
 from semistream.spark.gather import gather_bytes, gathered
 from semistream.spark.metrics import Report, TaskMetrics
-from semistream.spark.pin import MicroBatch, micro_batch, pinned_version
+from semistream.spark.pin import MicroBatch, keep_held, micro_batch, pinned_version
 from semistream.spark.registry import REGISTRY
 from semistream.spark.schema import brought_home
 
@@ -35,7 +35,8 @@ class BoundLookup:
     """One look-up as it travels to the workers.
 
     ``path`` and ``version`` for a master table; ``source`` for anything else that has pages.
-    ``follow``: micro-batches pin the newest version; else all meet ``version``.
+    ``follow``: micro-batches pin the newest version; else all meet ``version``. ``hold``: the pin
+    by which the driver keeps ``version``.
     """
 
     join: Join
@@ -46,11 +47,16 @@ class BoundLookup:
     follow: bool
     source: PageSource | None = None
     nbytes: int = 0
+    hold: MicroBatch | None = None
 
     def version_for(self, batch: MicroBatch | None) -> int:
-        if batch is None or not self.follow or self.path is None:
+        if self.path is None:
             return self.version
-        return pinned_version(self.path, batch)
+        if batch is not None:
+            return pinned_version(self.path, batch, None if self.follow else self.version)
+        if self.hold is not None:
+            keep_held(self.path, self.hold)
+        return self.version
 
     def open(self, memory: int, version: int) -> Run:
         source = self.source
