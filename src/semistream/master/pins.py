@@ -97,12 +97,9 @@ def pinned_versions(store: LocalStore) -> set[int]:
     return {version for version in found if version is not None}
 
 
-def forget_idle(store: LocalStore) -> None:
+def forget_idle(store: LocalStore, now: float) -> None:
     """Mark the pins of queries that seem to be gone; drop those that were marked a day ago."""
     listed = store.list(FOLDER)
-    if not listed:
-        return
-    now = store.clock()
 
     def age(name: str) -> float:
         modified = store.modified(f"{FOLDER}/{name}")

@@ -16,8 +16,14 @@ from __future__ import annotations
 
 import contextlib
 
-from semistream.master.manifest import list_retired, list_versions, manifest_name, retired_name
-from semistream.master.store import LocalStore
+from semistream.master.manifest import (
+    FOLDER,
+    list_retired,
+    list_versions,
+    manifest_name,
+    retired_name,
+)
+from semistream.master.store import LocalStore, writing
 
 
 def retire(store: LocalStore, version: int, token: str) -> None:
@@ -36,6 +42,9 @@ def restore(store: LocalStore, name: str, version: int) -> bool:
         pass
     except FileNotFoundError:
         return False
+    folder = store.path(FOLDER)
+    with writing(folder):  # a crash must not lose the new name and keep the old one deleted
+        store.files.sync_folder(folder)
     store.delete(name)
     return True
 

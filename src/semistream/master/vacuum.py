@@ -20,7 +20,7 @@ from semistream.master.pins import forget_idle, pinned_versions
 from semistream.master.reader import open_segment
 from semistream.master.retire import restore, retire
 from semistream.master.store import LocalStore, writing
-from semistream.master.workspace import GRACE, stop_overtaken, survey
+from semistream.master.workspace import GRACE, Writers, stop_overtaken, survey
 
 _SEGMENTS = "segments"
 
@@ -41,18 +41,20 @@ def vacuum(store: LocalStore, keep: int) -> Vacuumed:
     versions = manifests.list_versions(store)
     if not versions:
         manifests.read_manifest(store)  # raises: there is no table
-    forget_idle(store)
+    now = store.clock()
+    forget_idle(store, now)
     pinned = pinned_versions(store)
     doomed = [version for version in versions[:-keep] if version not in pinned]
     for version in versions:
         if version not in doomed:
             _prove(store, version)
+    writers = survey(store, now)
     stop_overtaken(store, versions[-1])
     token = uuid.uuid4().hex
     for version in doomed:
         retire(store, version, token)
     removed, unneeded = _delete_retired(store)
-    files, nbytes = remove_orphans(store, unneeded)
+    files, nbytes = _sweep(store, now, writers, unneeded)
     return Vacuumed(removed, files, nbytes)
 
 
@@ -97,15 +99,21 @@ def _delete_retired(store: LocalStore) -> tuple[int, set[str]]:
     return removed, unneeded
 
 
-def remove_orphans(store: LocalStore, unneeded: Collection[str] = ()) -> tuple[int, int]:
-    """Delete segment files that no manifest names and no living writer is writing.
+def remove_orphans(store: LocalStore) -> tuple[int, int]:
+    """Delete segment files that no manifest names and no living writer is writing."""
+    now = store.clock()
+    return _sweep(store, now, survey(store, now), ())
+
+
+def _sweep(
+    store: LocalStore, now: float, writers: Writers, unneeded: Collection[str]
+) -> tuple[int, int]:
+    """How many files were deleted, and their bytes.
 
     The order matters. Whoever is alive before the files are listed keeps them; whoever was done
     by then has published, so reading the manifests afterwards finds everything in use.
     ``unneeded``: files that were in use until a moment ago.
     """
-    now = store.clock()
-    alive, dead = survey(store, now)
     listed = store.list(_SEGMENTS)
     used = _used(store)
     files = nbytes = 0
@@ -113,8 +121,10 @@ def remove_orphans(store: LocalStore, unneeded: Collection[str] = ()) -> tuple[i
         file, token = f"{_SEGMENTS}/{name}", name.split(".")[0]
         if name in used:
             continue
-        is_litter = name in unneeded or token in dead
-        if not is_litter and (token in alive or now - (store.modified(file) or now) <= GRACE):
+        is_litter = name in unneeded or token in writers.dead
+        if not is_litter and (
+            token in writers.alive or now - (store.modified(file) or now) <= GRACE
+        ):
             continue
         nbytes += store.size(file) or 0
         store.delete(file)

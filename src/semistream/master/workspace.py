@@ -24,6 +24,7 @@ import socket
 import uuid
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from semistream.master.manifest import check_format_version
 from semistream.master.store import LocalStore, writing
@@ -71,12 +72,20 @@ class Workspace:
         return f"{_FOLDER}/{self.token}/{name}"
 
 
-def survey(store: LocalStore, now: float) -> tuple[set[str], set[str]]:
-    """Tokens of writers at work, and of those that died; the workspaces of the dead are removed.
+class Writers(NamedTuple):
+    """Tokens of writers at work, and of those that died.
 
     A writer that is in neither set has left by itself: what it wanted to publish is published.
     """
-    alive, dead = set(), set()
+
+    alive: set[str]
+    dead: set[str]
+
+
+def survey(store: LocalStore, now: float) -> Writers:
+    """Who is at work and who died; the workspaces of the dead are removed."""
+    alive: set[str] = set()
+    dead: set[str] = set()
     for name in store.list(_FOLDER):
         token = name.removesuffix(_DEAD)
         if not _TOKEN.fullmatch(token):
@@ -90,7 +99,7 @@ def survey(store: LocalStore, now: float) -> tuple[set[str], set[str]]:
             alive.add(token)
         elif _bury(store, token):
             dead.add(token)
-    return alive, dead
+    return Writers(alive, dead)
 
 
 def stop_overtaken(store: LocalStore, newest: int) -> None:
