@@ -25,8 +25,9 @@ import pyarrow as pa
 from semistream.errors import ConfigError, MasterTableError, SchemaError
 from semistream.keys import KeyCodec
 from semistream.master.index import PageIndex
-from semistream.master.sql_dialects import Column, Dialect, dialect_of, redact
+from semistream.master.sql_dialects import Column, Dialect, dialect_of
 from semistream.master.sql_reader import SqlReader
+from semistream.master.sql_redact import redact, without_secrets
 from semistream.memory import format_size, parse_size
 
 Answer = TypeVar("Answer")
@@ -298,7 +299,8 @@ class SqlMaster:
                 return question(self._connection)
             except self._dialect.errors as error:
                 self.close()
+                words = without_secrets(str(error), self.uri)
                 raise MasterTableError(
-                    f"{self._place} cannot be read: {str(error).strip()}; "
+                    f"{self._place} cannot be read: {words.strip()}; "
                     "check that the server runs and the table is there, then try again"
-                ) from error
+                ) from (error if words == str(error) else None)

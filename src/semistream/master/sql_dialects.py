@@ -13,11 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError
+from semistream.master.sql_redact import redact as redact  # also for those who import it here
 
 Params = Sequence[Any]
 
@@ -35,16 +36,6 @@ class Column:
         """Whether its values take bytes beyond the fixed width."""
         kind = self.type
         return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
-
-
-def redact(uri: str) -> str:
-    """The URI without its password, for messages and logs."""
-    parts = urlsplit(uri)
-    if parts.password is None:
-        return re.sub(r"(password=)[^&]*", r"\1***", uri)
-    user, _, place = parts.netloc.rpartition("@")
-    masked = f"{user.split(':')[0]}:***@{place}"
-    return re.sub(r"(password=)[^&]*", r"\1***", urlunsplit(parts._replace(netloc=masked)))
 
 
 class Dialect(ABC):

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from semistream.errors import ConfigError
 from semistream.master.sql_dialects import Column, Dialect
+from semistream.master.sql_redact import redact
 
 
 class MySql(Dialect):
@@ -53,9 +54,16 @@ class MySql(Dialect):
 
         parts = urlsplit(self.uri)
         options = dict(parse_qsl(parts.query))
+        try:
+            port = parts.port or 3306
+        except ValueError:
+            raise ConfigError(
+                f"uri={redact(self.uri)!r}: its port is not a number; in a user name or password, "
+                "write / as %2F, # as %23, ? as %3F and @ as %40"
+            ) from None
         return pymysql.connect(
             host=parts.hostname or "localhost",
-            port=parts.port or 3306,
+            port=port,
             user=unquote(parts.username or ""),
             password=unquote(parts.password or ""),
             database=unquote(parts.path.lstrip("/")) or None,

@@ -1,0 +1,86 @@
+"""URLs of databases without their secrets, for messages and logs.
+
+A password with unescaped signs cannot be told from the rest of its URL with certainty, so all
+that may belong to it is blacked out: rather a host too many than a password.
+"""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import unquote
+
+_SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
+_NAMED = re.compile(
+    r"(?i)(?:pass|pwd|secret|token|credential|(?:api|access|account)[_-]?key)[\w-]*="
+)
+_HOST = r"(?:\[[^\]@]*\]|[^:@/?#\[\]]*)(?::\d*)?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:[/?#].*)?", re.DOTALL)
+_SIGNS = re.compile(r"[/?#@:&=,\s]+")
+
+
+def redact(uri: str) -> str:
+    """The URL without its password and without secret parameters.
+
+    >>> redact("postgresql://me:se/cr@et@host/db?sslmode=require")
+    'postgresql://me:***@host/db?sslmode=require'
+    """
+    shown, end = "", 0
+    for start, stop in _spans(uri):
+        shown += uri[end:start] + "***"
+        end = stop
+    return shown + uri[end:]
+
+
+def without_secrets(text: str, uri: str) -> str:
+    """The words of a driver without the URL's secrets, whole or in pieces.
+
+    A driver takes what comes after an unescaped ``/`` or ``@`` for a port or a host, and quotes it.
+    """
+    text = text.replace(uri, redact(uri))
+    secrets = [uri[start:stop] for start, stop in _spans(uri)]
+    pieces = {
+        piece
+        for secret in secrets
+        for form in (secret, unquote(secret))
+        for piece in (form, *_SIGNS.split(form))
+        if piece
+    }
+    for piece in sorted(pieces, key=len, reverse=True):
+        before = r"(?<!\w)" if piece[0].isalnum() else ""
+        after = r"(?!\w)" if piece[-1].isalnum() else ""
+        text = re.sub(before + re.escape(piece) + after, "***", text)
+    return text
+
+
+def has_secrets(uri: str) -> bool:
+    return bool(_spans(uri))
+
+
+def _spans(uri: str) -> list[tuple[int, int]]:
+    """Where secrets are, in order and apart from each other."""
+    found = [span for span in (_password(uri), _parameter(uri)) if span is not None]
+    if len(found) == 2 and found[1][0] <= found[0][1]:
+        return [(min(found)[0], len(uri))]
+    return [span for span in found if span[0] < span[1]]
+
+
+def _password(uri: str) -> tuple[int, int] | None:
+    """From the first colon behind the scheme to the last @: a password lies in between."""
+    scheme = _SCHEME.match(uri)
+    if uri.lower().startswith("sqlite:"):
+        return None
+    colon = uri.find(":", scheme.end() if scheme else 0)
+    end = uri.rfind("@")
+    if colon < 0:
+        return None
+    if end > colon:
+        return colon + 1, end
+    if scheme and not _HOSTS.fullmatch(uri, max(scheme.end(), end + 1)):
+        return colon + 1, len(uri)  # neither a port nor followed by a host: perhaps a password
+    return None
+
+
+def _parameter(uri: str) -> tuple[int, int] | None:
+    """From the first secret parameter to the end: its value may hold an unescaped &."""
+    named = _NAMED.search(uri)
+    return None if named is None else (named.end(), len(uri))
