@@ -94,3 +94,12 @@ def test_no_part_of_a_password_in_the_words_of_a_driver(uri: str) -> None:
     while error is not None:
         assert not re.search(r"\bhun|ter2", str(error)), error
         error = None if error.__suppress_context__ else error.__context__
+
+
+def test_the_warehouse_shows_no_part_of_a_password_either() -> None:
+    from semistream.sinks import open_sink
+
+    sink = open_sink("postgresql", uri="postgresql://me:hun/ter2@h/db", table="t", patience=0)
+    with pytest.raises(ss.SemistreamError, match="cannot be written") as caught:
+        sink.check()
+    assert not re.search(r"\bhun|ter2", str(caught.value))

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, SemistreamError
+from semistream.master.sql_redact import without_secrets
 from semistream.sinks.contract import Batch, Staged, peek
 
 T = TypeVar("T")
@@ -210,7 +211,8 @@ class PostgresWarehouse:
     def _refusal(self, error: Exception) -> SemistreamError:
         state = getattr(error, "sqlstate", None) or ""
         kind = SchemaError if state.startswith(("42", "22", "0A")) else SemistreamError
-        return kind(f"{self._shown} cannot be written: {str(error).strip()}")
+        words = without_secrets(str(error), self.uri).strip()
+        return kind(f"{self._shown} cannot be written: {words}")
 
     def _execute(self, connection: Any, sql: str, *params: Any) -> None:
         self._rows(connection, sql, *params, fetch=False)
