@@ -54,7 +54,7 @@ def run_pipeline(
         found = original(str(error))
         if found is not None:
             raise type(found)(document.redact(str(found))) from None
-        raise SemistreamError(document.redact(_first_lines(str(error)))) from None
+        raise SemistreamError(_first_lines(document.redact(str(error)))) from None
     finally:
         session.stop()
 

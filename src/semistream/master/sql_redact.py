@@ -10,9 +10,8 @@ import re
 from urllib.parse import unquote
 
 _SCHEME = re.compile(r"(?i)[a-z][a-z0-9+.-]*://")
-_NAMED = re.compile(
-    r"(?i)(?:pass|pwd|secret|token|credential|(?:api|access|account)[_-]?key)[\w-]*="
-)
+_NAME = re.compile(r"(?i)(?:pass|pwd|secret|token|credential|(?:api|access|account)[_-]?key)")
+_NAMED = re.compile(_NAME.pattern + r"[\w-]*=")
 _HOST = r"(?:\[[^\]@]*\]|[^:@/?#\[\]]*)(?::\d*)?"
 _HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:[/?#].*)?", re.DOTALL)
 _SIGNS = re.compile(r"[/?#@:&=,\s]+")
@@ -54,6 +53,11 @@ def without_secrets(text: str, uri: str) -> str:
 
 def has_secrets(uri: str) -> bool:
     return bool(_spans(uri))
+
+
+def is_secret(name: str) -> bool:
+    """Whether a parameter of this name has a value that is not to be shown."""
+    return _NAME.search(name) is not None
 
 
 def _spans(uri: str) -> list[tuple[int, int]]:

@@ -97,9 +97,10 @@ def _told(document: Document, path: Path_, question: Callable[[], Any]) -> Any:
     try:
         return question()
     except SemistreamError as error:
-        shown = document.texts.get(path)
+        shown = document.shown(document.texts.get(path))
         message = f"{shown!r}: {error}" if shown is not None else str(error)
-        raise type(error)(document.error(path, message)) from error
+        # Without the cause, whose words nobody redacted.
+        raise type(error)(document.error(path, message)) from None
 
 
 def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:

@@ -1,11 +1,13 @@
 """YAML with line numbers, and values that come from the environment.
 
 ``${NAME}`` inside a text is replaced by the variable of that name. What a file says is kept
-beside what it means, so that messages show ``${NAME}`` and never its value.
+beside what it means, so that messages show ``${NAME}`` and never its value. Passwords that the
+file itself contains are blacked out, too.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -14,9 +16,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from semistream.errors import ConfigError
+from semistream.master.sql_redact import has_secrets, is_secret, redact, without_secrets
 
 Path_: TypeAlias = tuple[str | int, ...]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_DEEPEST = 50
+_LONGEST = 1 << 20  # characters, with aliases expanded; a value counts as 16 or more
 
 
 @dataclass
@@ -28,6 +33,7 @@ class Document:
     lines: dict[Path_, int] = field(default_factory=dict)
     texts: dict[Path_, str] = field(default_factory=dict)
     secrets: set[str] = field(default_factory=set)
+    urls: set[str] = field(default_factory=set)
 
     def line(self, path: Path_) -> int:
         """The line of a value, or of the nearest thing around it that is there."""
@@ -36,10 +42,21 @@ class Document:
         return self.lines.get(path, 1)
 
     def redact(self, text: str) -> str:
-        """The text with all values from the environment blacked out."""
-        for secret in sorted(self.secrets, key=len, reverse=True):
+        """The text with all values from the environment and all passwords blacked out."""
+        forms = {f for s in self.secrets for f in (s, repr(s)[1:-1], json.dumps(s)[1:-1])}
+        for secret in sorted(forms, key=len, reverse=True):
             text = text.replace(secret, "***")
+        for url in sorted(self.urls, key=len, reverse=True):
+            text = without_secrets(text, url)
         return text
+
+    def shown(self, value: Any) -> Any:
+        """A value as a message may show it; redacted before it is quoted or cut."""
+        if isinstance(value, str):
+            return redact(self.redact(value))
+        if isinstance(value, dict):
+            return {name: self.shown(part) for name, part in value.items()}
+        return [self.shown(part) for part in value] if isinstance(value, list) else value
 
     def error(self, path: Path_, message: str) -> str:
         name = ".".join(str(part) for part in path)
@@ -62,50 +79,98 @@ def read_document(file: str | os.PathLike[str], environ: Mapping[str, str]) -> D
         raise ConfigError(f"{name}:{line}: this is not YAML: {error.problem}") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{name}: this is not YAML: {error}") from error
+    except RecursionError:
+        raise ConfigError(f"{name}: values are nested deeper than {_DEEPEST}") from None
     if node is None:
         raise ConfigError(f"{name}:1: the file is empty; see the reference of pipelines")
-    document.data = _value(document, node, (), environ)
+    document.data = _Reading(document, environ).value(node, ())
     return document
 
 
-def _value(document: Document, node: Any, path: Path_, environ: Mapping[str, str]) -> Any:
-    import yaml
+class _Reading:
+    """Nodes into values. An alias is expanded where it stands, so its cost is counted there."""
 
-    document.lines[path] = node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
+    def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
+        self._document = document
+        self._environ = environ
+        self._size = 0
+        self._around: list[Any] = []
+
+    def value(self, node: Any, path: Path_) -> Any:
+        import yaml
+
+        self._document.lines[path] = node.start_mark.line + 1
+        self._refuse_what_has_no_end(node)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        self._around.append(node)
+        try:
+            return (self._mapping if isinstance(node, yaml.MappingNode) else self._list)(node, path)
+        finally:
+            self._around.pop()
+
+    def _refuse_what_has_no_end(self, node: Any) -> None:
+        self._size += 16 + (len(node.value) if isinstance(node.value, str) else 0)
+        if any(node is outer for outer in self._around):
+            problem = "an alias contains itself; write the value out"
+        elif len(self._around) > _DEEPEST:
+            problem = f"values are nested deeper than {_DEEPEST}; a pipeline needs less"
+        elif self._size > _LONGEST:
+            problem = f"aliases expand to more than {_LONGEST:,} characters; use fewer aliases"
+        else:
+            return
+        raise ConfigError(f"{self._document.file}:{node.start_mark.line + 1}: {problem}")
+
+    def _mapping(self, node: Any, path: Path_) -> dict[Any, Any]:
+        import yaml
+
         result: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             line = key_node.start_mark.line + 1
             if key is None:
-                raise ConfigError(f"{document.file}:{line}: a name must be a plain text")
+                raise ConfigError(f"{self._document.file}:{line}: a name must be a plain text")
             if key in result:
-                raise ConfigError(f"{document.file}:{line}: {key!r} is there twice")
-            result[key] = _value(document, value_node, (*path, key), environ)
-            document.lines[(*path, key)] = line
+                raise ConfigError(f"{self._document.file}:{line}: {key!r} is there twice")
+            result[key] = self.value(value_node, (*path, key))
+            self._document.lines[(*path, key)] = line
         return result
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(document, item, (*path, i), environ) for i, item in enumerate(node.value)]
-    document.texts[path] = node.value
-    try:
-        # Tags of Python objects are unknown to the safe loader, and refused here.
-        value = yaml.SafeLoader("").construct_object(node)
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
-        raise ConfigError(
-            document.error(path, f"{node.value!r} cannot be read: {error}")
-        ) from error
-    return _expanded(document, value, path, environ) if isinstance(value, str) else value
 
+    def _list(self, node: Any, path: Path_) -> list[Any]:
+        return [self.value(item, (*path, i)) for i, item in enumerate(node.value)]
 
-def _expanded(document: Document, text: str, path: Path_, environ: Mapping[str, str]) -> str:
-    def variable(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in environ:
+    def _scalar(self, node: Any, path: Path_) -> Any:
+        import yaml
+
+        document = self._document
+        document.texts[path] = node.value
+        if _is_setting(path) and any(is_secret(str(part)) for part in path) and node.value:
+            document.secrets.add(node.value)
+        try:
+            # Tags of Python objects are unknown to the safe loader, and refused here.
+            value = yaml.SafeLoader("").construct_object(node)
+        except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
             raise ConfigError(
-                document.error(path, f"${{{name}}}: the environment has no variable {name}")
-            )
-        if environ[name]:
-            document.secrets.add(environ[name])
-        return environ[name]
+                document.error(path, f"{document.shown(node.value)!r} cannot be read: {error}")
+            ) from error
+        return self._expanded(value, path) if isinstance(value, str) else value
 
-    return _VARIABLE.sub(variable, text)
+    def _expanded(self, text: str, path: Path_) -> str:
+        def variable(match: re.Match[str]) -> str:
+            name = match[1]
+            if name not in self._environ:
+                problem = f"${{{name}}}: the environment has no variable {name}"
+                raise ConfigError(self._document.error(path, problem))
+            if self._environ[name]:
+                self._document.secrets.add(self._environ[name])
+            return self._environ[name]
+
+        value = _VARIABLE.sub(variable, text)
+        if "://" in value and has_secrets(value):
+            self._document.urls.add(value)
+        return value
+
+
+def _is_setting(path: Path_) -> bool:
+    """Elsewhere a name is a column's, and ``token: string`` is no secret."""
+    return "options" in path or path[:1] == ("spark",)

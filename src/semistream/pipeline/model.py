@@ -287,9 +287,9 @@ def _told(document: Document, problem: Any) -> str:
         message = "this is missing"
     elif problem["type"] == "extra_forbidden":
         message = "nobody knows this field"
-    shown = document.texts.get(path)
+    shown = document.shown(document.texts.get(path))
     if shown is None and problem["type"] not in ("missing", "extra_forbidden", "value_error"):
-        shown = str(at)[:100]  # a list or a mapping where something else is wanted
+        shown = str(document.shown(at))[:100]  # a list or a mapping where something else is wanted
     if shown is not None:
         message = f"{shown!r}: {message}"
     return document.error(path, message)
