@@ -220,3 +220,66 @@ def test_two_enrichments_in_one_task_stay_within_their_budgets(
     half = naive.join(joined(parts), products(), "product_id", "left", ["price"])
     has = set(products()["product_id"].to_pylist())
     naive.same_rows(sink.read(spark), [row for row in half if row[1] in has])
+
+
+class Run:
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+    def close(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), ValueError("broken")])
+def test_idle_runs_are_still_closed_after_an_error(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """The thread that evicts them says once what went wrong, and goes on."""
+    monkeypatch.setattr("semistream.spark.registry.IDLE_SECONDS", 0.05)
+    registry = Registry(tmp_path)
+    for name in "abc":
+        with registry.checkout(name, BUDGET, 1, lambda _: Run(error)):
+            pass
+        wait_until(lambda: not registry.held(), 10)
+        assert not list(tmp_path.glob("*/*.worker"))
+    ledger = Ledger(tmp_path / "c", BUDGET, 1)
+    assert ledger.acquire(0) == BUDGET  # nothing is held any more
+    ledger.close()
+    assert caplog.text.count("Traceback") == 1
+    assert str(error) in caplog.text
+
+
+def test_a_ledger_that_cannot_be_written_does_not_stop_eviction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
+) -> None:
+    """Something deletes the folder under a worker; a full disk looks the same."""
+    import shutil
+
+    monkeypatch.setattr("semistream.spark.registry.IDLE_SECONDS", 0.05)
+    registry = Registry(tmp_path)
+    for _ in range(2):
+        with registry.checkout("a", BUDGET, 1, lambda _: Run()) as (_, warm):
+            assert not warm
+            shutil.rmtree(tmp_path / "a")
+        wait_until(lambda: not registry.held(), 10)
+    assert caplog.text.count("Traceback") == 1
+
+
+def test_a_task_that_cannot_read_its_ledger_leaves_nothing_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry(tmp_path)
+    with registry.checkout("a", BUDGET, 1, lambda _: Run()):
+        pass
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "fair_share", lambda _: (_ for _ in ()).throw(OSError(5, "EIO")))
+        with (
+            pytest.raises(OSError, match="EIO"),
+            registry.checkout("a", BUDGET, 1, lambda _: Run()),
+        ):
+            pass
+    monkeypatch.setattr("semistream.spark.registry.IDLE_SECONDS", 0.05)
+    registry._forget_idle()
+    wait_until(lambda: not registry.held() or registry._forget_idle(), 10)
+    assert not registry.held()

@@ -87,10 +87,12 @@ class Ledger:
 
     def close(self) -> None:
         """Leave the ledger."""
-        with self._locked():
-            self._own.unlink(missing_ok=True)
-        os.close(self._descriptor)
-        self.held = 0
+        try:
+            with self._locked():
+                self._own.unlink(missing_ok=True)
+        finally:
+            os.close(self._descriptor)  # and with it the lock that keeps its bytes
+            self.held = 0
 
     def _fair(self, others: dict[int, int]) -> int:
         return self.budget // max(self.slots, len(others) + 1)

@@ -6,12 +6,14 @@ gives nothing back: its run is closed, and the next task opens a new one. Losing
 warmth, never rows.
 
 A thread of the worker closes runs that other workers ask for, and runs that nobody used for a
-minute: that is how long Spark keeps idle workers itself.
+minute: that is how long Spark keeps idle workers itself. No error ends it: it logs the first one,
+and goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import threading
@@ -23,7 +25,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from semistream.spark.leases import Ledger, executor_folder, open_pipe
 
+_LOG = logging.getLogger(__name__)
 IDLE_SECONDS = 60.0
+_PAUSE = 0.1  # seconds after an error, so that one that persists does not take a core
 _GROWTH = 2  # a run is opened anew when its fair share has grown to this many times what it has
 
 
@@ -51,6 +55,7 @@ class Registry:
         self._entries: dict[str, _Entry[Any]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._complained = False
 
     @contextlib.contextmanager
     def checkout(
@@ -58,20 +63,25 @@ class Registry:
     ) -> Iterator[tuple[C, bool]]:
         """The warm run of this name, or a new one from ``make(bytes)``; and whether it is warm."""
         entry = self._take(name, budget, slots)
-        warm = entry.runs is not None
         try:
+            held = entry.ledger.held
+            if entry.runs is not None and entry.ledger.fair_share() >= _GROWTH * held:
+                self._close(entry)
+            warm = entry.runs is not None
             if entry.runs is None:
                 entry.runs = make(entry.ledger.acquire())
             yield entry.runs, warm
         except BaseException:
-            self._close(entry)
+            with self._enduring():  # what the task raised says more
+                self._close(entry)
             raise
         finally:
             with self._lock:
                 entry.busy = False
                 entry.used = time.monotonic()
                 if entry.wanted:
-                    self._close(entry)
+                    with self._enduring():
+                        self._close(entry)
 
     def held(self) -> dict[str, int]:
         """Bytes that this worker may use now, by budget."""
@@ -87,24 +97,23 @@ class Registry:
             entry = self._entries.get(name)
             if entry is None:
                 root = self._root or executor_folder()
-                entry = self._entries[name] = _Entry(Ledger(root / name, budget, slots))
                 self._start_thread(root)
+                entry = self._entries[name] = _Entry(Ledger(root / name, budget, slots))
             entry.busy = True
-        if entry.runs is not None and entry.ledger.fair_share() >= _GROWTH * entry.ledger.held:
-            self._close(entry)
         return entry
 
     @staticmethod
     def _close(entry: _Entry[Any]) -> None:
-        if entry.runs is not None:
-            entry.runs.close()
-            entry.runs = None
-        entry.wanted = False
-        if entry.ledger.held:
-            import pyarrow as pa
+        runs, entry.runs, entry.wanted = entry.runs, None, False
+        try:
+            if runs is not None:
+                runs.close()
+        finally:
+            if entry.ledger.held:
+                import pyarrow as pa
 
-            pa.default_memory_pool().release_unused()
-            entry.ledger.release()
+                pa.default_memory_pool().release_unused()
+                entry.ledger.release()
 
     def _give_up(self, chosen: Callable[[str, _Entry[Any]], bool]) -> None:
         with self._lock:
@@ -114,16 +123,19 @@ class Registry:
                 if entry.busy:
                     entry.wanted = True
                 else:
-                    self._close(entry)
+                    with self._enduring():
+                        self._close(entry)
 
     def _forget_idle(self) -> None:
         limit = time.monotonic() - IDLE_SECONDS
         with self._lock:
             for name, entry in list(self._entries.items()):
                 if not entry.busy and entry.used < limit:
-                    self._close(entry)
-                    entry.ledger.close()
                     del self._entries[name]
+                    with self._enduring():
+                        self._close(entry)
+                    with self._enduring():
+                        entry.ledger.close()
 
     def _start_thread(self, root: Path) -> None:
         if self._thread is None:
@@ -135,12 +147,29 @@ class Registry:
 
     def _listen(self, pipe: int) -> None:
         while True:
-            ready, _, _ = select.select([pipe], [], [], IDLE_SECONDS / 12)
-            if ready:
-                with contextlib.suppress(BlockingIOError):
-                    asked = set(os.read(pipe, 1 << 16).decode().split())
-                    self._give_up(lambda name, _: name in asked)  # noqa: B023
+            try:
+                ready, _, _ = select.select([pipe], [], [], IDLE_SECONDS / 12)
+                if ready:
+                    with contextlib.suppress(BlockingIOError):
+                        asked = set(os.read(pipe, 1 << 16).decode().split())
+                        self._give_up(lambda name, _: name in asked)  # noqa: B023
+            except Exception:
+                self._complain()
+                time.sleep(_PAUSE)
             self._forget_idle()
+
+    @contextlib.contextmanager
+    def _enduring(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            self._complain()
+
+    def _complain(self) -> None:
+        """Log the first error; one that comes again and again would fill the executor's log."""
+        if not self._complained:
+            self._complained = True
+            _LOG.warning("idle runs cannot be given up as they should", exc_info=True)
 
 
 REGISTRY = Registry()
