@@ -156,18 +156,59 @@ def output_schemas(
 
 
 def brought_home(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch in the types that Spark expects; as it is, if it has them."""
+    """A batch in the columns and types that Spark expects; as it is, if it has them.
+
+    Spark takes columns by their place. A newer version of the master table may have them in
+    another order, or more of them. One that lacks a column is refused, and so is a column in a
+    type that cannot hold the values as they were promised.
+    """
+    if batch.schema.names != schema.names:
+        missing = [name for name in schema.names if name not in batch.schema.names]
+        if missing:
+            raise SchemaError(
+                f"the master table has no column {missing[0]!r} any more; it had one when the "
+                "query was built: build the query again"
+            )
+        batch = batch.select(schema.names)
     columns: list[Any] = []
     changed = False
     for i, field in enumerate(schema):
         column = batch.column(i)
         if column.type != field.type and not _same_to_spark(column.type, field.type):
-            column = column.cast(field.type)
+            column = _cast(column, field)
             changed = True
         columns.append(column)
     if not changed:
         return batch
     return pa.RecordBatch.from_arrays(columns, names=schema.names)
+
+
+def _cast(column: Any, field: pa.Field) -> Any:
+    """Exactly, or not at all: the same in Spark's type, or the same number in another one."""
+    found, wanted = column.type, field.type
+    try:
+        alike = _kind(found) is not None and _kind(found) == _kind(wanted)
+        if alike or spark_arrow_type(found) == wanted:
+            return column.cast(wanted)
+        problem = ""
+    except (pa.ArrowException, TypeError) as error:
+        problem = f" ({error})"
+    raise SchemaError(
+        f"the master table's column {field.name!r} is {found} now, and was {wanted} when the query "
+        f"was built{problem}: build the query again, or the table as it was"
+    )
+
+
+def _kind(kind: pa.DataType) -> str | None:
+    """Types of one kind are cast to each other, value by value, with a check."""
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "number"
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return "bytes"
+    return "nested" if types.is_nested(kind) else None
 
 
 def _same_to_spark(found: pa.DataType, wanted: pa.DataType) -> bool:

@@ -11,6 +11,8 @@ was committed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -25,14 +27,16 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from semistream.errors import ConfigError, SemistreamError
-from semistream.joins.binding import Binding
+from semistream.joins.binding import Binding, key_pairs
+from semistream.master import MasterTable
+from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged
 from semistream.spark.enrich import Lookup, _bound, _join, _open, task_slots
 from semistream.spark.metrics import TaskMetrics, task_metrics
-from semistream.spark.pin import micro_batch
-from semistream.spark.schema import master_field, spark_arrow_type
+from semistream.spark.pin import MicroBatch, micro_batch, pinned_version
+from semistream.spark.schema import master_field, refuse_collated_keys, spark_arrow_type
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
-from semistream.spark.worker import Enrichment
+from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
 
 FORMAT = "semistream"
@@ -85,28 +89,50 @@ def to_warehouse(
     chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
     texts = options_of(chosen, output=output, memory=memory, using=using, **options)
     plan = plan_of(texts)
+    _refuse_collated_keys(plan, df.schema)
     _, joined = bind(plan, stream_schema(df.schema, df.sparkSession))
     plan.sink.check(joined)
     return df.writeStream.format(FORMAT).options(**texts)
 
 
-def bind(plan: SinkPlan, incoming: pa.Schema) -> tuple[list[Any], pa.Schema]:
-    """The look-ups as they travel to workers, and the schema of what is written."""
+def bind(
+    plan: SinkPlan, incoming: pa.Schema, batch: MicroBatch | None = None
+) -> tuple[list[BoundLookup], pa.Schema]:
+    """The look-ups as they travel to workers, and the schema of what is written.
+
+    In a batch, the tables are those that are pinned to it; a newer one may have other columns.
+    """
     schema, bound = incoming, []
-    for lookup in plan.lookups:
-        source = _open(lookup.master)
+    for described in plan.lookups:
+        lookup = described.open()
+        source, follow = _opened(lookup, batch)
         binding = Binding(source, lookup.on, lookup.select, lookup.how)
         binding.bind(schema)
         assert binding.schema is not None
         for field in list(binding.schema)[len(schema) :]:
             master_field(field)  # refuses by name what Spark could not read back
         schema = binding.schema
-        bound.append(_bound(lookup, source, _join(plan.using, source, lookup.how)))
+        chosen = _join(plan.using, source, lookup.how)
+        bound.append(replace(_bound(lookup, source, chosen), follow=follow))
     home = [
         field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))
         for i, field in enumerate(schema)
     ]
     return bound, pa.schema(home)
+
+
+def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]:
+    """The table of a look-up, and whether batches of the query move to newer versions of it."""
+    path = lookup.master
+    if batch is not None and isinstance(path, str) and (Path(path) / "manifests").is_dir():
+        return MasterTable.open(path, pinned_version(path, batch)), True
+    source = _open(path)
+    return source, isinstance(source, MasterTable) and not source.pinned
+
+
+def _refuse_collated_keys(plan: SinkPlan, schema: StructType) -> None:
+    for lookup in plan.lookups:
+        refuse_collated_keys(schema, list(key_pairs(lookup.on)))
 
 
 class Message(WriterCommitMessage):
@@ -131,6 +157,7 @@ class WarehouseSource(DataSource):
             raise ConfigError(
                 "outputMode 'complete' cannot be written: a warehouse takes new rows; use 'append'"
             )
+        _refuse_collated_keys(plan_of(self.options), schema)
         return WarehouseWriter(dict(self.options), self.metrics, self.slots)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
@@ -171,7 +198,7 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
         if not plan.lookups:
             yield from batches
             return
-        bound, schema = bind(plan, first.schema)
+        bound, schema = bind(plan, first.schema, micro_batch())
         task = Enrichment(
             name=FORMAT,
             lookups=tuple(bound),

@@ -1,5 +1,8 @@
 """The warehouse sink's options: Spark knows only texts, so look-ups travel as JSON.
 
+Reading them opens nothing. A task opens its look-ups; a commit, which needs none, must not fail
+because the database of one is down.
+
 URLs of databases have options of their own whose names contain ``url``, because those are the
 ones that Spark blacks out in its plans and logs.
 """
@@ -14,7 +17,7 @@ from typing import Any
 
 from semistream.errors import ConfigError
 from semistream.joins import ALGORITHMS
-from semistream.joins.binding import HOWS
+from semistream.joins.binding import HOWS, On, Select
 from semistream.master import MasterTable
 from semistream.master.sql import SqlMaster
 from semistream.memory import parse_size
@@ -33,10 +36,32 @@ _SQL = ("table", "key", "columns", "unique", "page_bytes")
 
 
 @dataclass(frozen=True)
+class DescribedLookup:
+    """A look-up as the options have it, not opened."""
+
+    on: On
+    how: str
+    select: Select | None
+    master: str | None = None
+    version: int | None = None
+    sql: dict[str, Any] | None = None
+    url: str = ""
+
+    def open(self) -> Lookup:
+        """With its table, if that is one that only its description names."""
+        master: Any = self.master
+        if self.sql is not None:
+            master = sql_master(self.url, self.sql)
+        elif self.version is not None:
+            master = MasterTable.open(master, self.version)
+        return Lookup(master, self.on, self.how, self.select)
+
+
+@dataclass(frozen=True)
 class SinkPlan:
     """The options, understood."""
 
-    lookups: tuple[Lookup, ...]
+    lookups: tuple[DescribedLookup, ...]
     memory: int
     using: str
     sink: Sink
@@ -105,7 +130,7 @@ def _flag(name: str, value: str) -> bool:
     return value.lower() == "true"
 
 
-def _lookups(given: dict[str, str]) -> list[Lookup]:
+def _lookups(given: dict[str, str]) -> list[DescribedLookup]:
     if "lookups" in given:
         try:
             items = json.loads(given["lookups"])
@@ -138,7 +163,7 @@ def _json_or_names(text: str | None, many: bool = False) -> Any:
     return names if many or len(names) > 1 else names[0]
 
 
-def _lookup(item: dict[str, Any], url: str | None) -> Lookup:
+def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
     extra = set(item) - {"master", "version", "sql", "on", "how", "select"}
     if extra:
         raise ConfigError(f"lookups: {sorted(extra)[0]!r} is no field of a look-up")
@@ -147,16 +172,17 @@ def _lookup(item: dict[str, Any], url: str | None) -> Lookup:
         raise ConfigError(f"how={how!r} is unknown; choose one of {', '.join(HOWS)}")
     if not item.get("on"):
         raise ConfigError("on is missing: name the column to join on")
-    master: Any
-    if "sql" in item:
-        master = sql_master(url or "", item["sql"])
-    elif not item.get("master"):
+    if "sql" not in item and not item.get("master"):
         raise ConfigError("master is missing: name the folder of the master table")
-    elif "version" in item:
-        master = MasterTable.open(item["master"], item["version"])
-    else:
-        master = item["master"]
-    return Lookup(master, item["on"], how, item.get("select"))
+    return DescribedLookup(
+        on=item["on"],
+        how=how,
+        select=item.get("select"),
+        master=item.get("master"),
+        version=item.get("version"),
+        sql=item.get("sql"),
+        url=url or "",
+    )
 
 
 _sql_masters: dict[str, Any] = {}
