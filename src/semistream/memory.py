@@ -66,3 +66,21 @@ def check_part(value: float | int | str, what: str) -> None:
             f"{what}={value!r}: give a fraction of the budget, from 0 to below 1, or a size "
             'such as "10MB"'
         )
+
+
+def divide(memory: int, sizes: list[int]) -> list[int]:
+    """Shares of a budget: equal, but none more than its table could fill.
+
+    >>> divide(100, [10, 1000]), divide(100, [500, 1000])
+    ([20, 80], [50, 50])
+    """
+    shares = [0] * len(sizes)
+    left, waiting = memory, sorted(range(len(sizes)), key=lambda i: sizes[i])
+    while waiting:
+        i = waiting.pop(0)
+        equal = left // (len(waiting) + 1)
+        # A table in memory takes about twice its size on disk: rows, and the hash table on them.
+        floor = min(equal, 32 << 20) if memory > 1 << 20 else 0
+        shares[i] = max(floor, min(equal, 2 * sizes[i])) if waiting else left
+        left -= shares[i]
+    return shares

@@ -278,6 +278,37 @@ def test_files_that_are_no_pipeline(text: str, says: str, tmp_path: Path) -> Non
     assert "cannot be read" in refusal(tmp_path / "absent.yaml")
 
 
+def test_the_plan_shows_one_budget_and_its_shares(write: Any) -> None:
+    from semistream.memory import format_size
+    from semistream.pipeline import grants
+
+    step = "new_only: {{master: {folder}/products, on: product_id}}"
+    pipeline, document = load(write(GOOD.replace("where: amount > 0", step)))
+    masters = check(pipeline, document)
+    granted = grants(pipeline, masters)
+    assert granted.lookups + sum(granted.steps.values()) == pipeline.memory == 64_000_000
+    shares = f"look-ups {format_size(granted.lookups)}, new_only {format_size(granted.steps[1])}"
+    plan = describe(pipeline, document, masters)
+    assert f"64.0 MB per executor, using chybridjoin: {shares}" in plan
+    assert "3 into Python" in plan
+    alone, document = load(write(GOOD))
+    masters = check(alone, document)
+    assert grants(alone, masters).lookups == 64_000_000
+    assert "64.0 MB per executor, using chybridjoin\n" in describe(alone, document, masters)
+    none = load(write(GOOD.replace(GOOD[GOOD.index("lookups:") : GOOD.index("steps:")], "")))
+    assert "nothing is joined" in describe(*none, check(*none))
+
+
+def test_dead_letters_of_a_table_without_versions_are_refused(write: Any) -> None:
+    """A batch that is run again could route a row otherwise, between two commits."""
+    sql = "sql: {{url: 'sqlite:///{folder}/shop.db', table: [main, products], key: product_id}}"
+    text = GOOD.replace("master: {folder}/products", sql).replace("how: left", "how: inner")
+    message = refusal(write(text + "dead_letter: {{path: {folder}/dead}}\n"))
+    assert "pipeline.yaml:8: lookups.0.sql: table 'main.products' has no versions" in message
+    assert "dead_letter" in message
+    assert "import it into a master table" in message
+
+
 POSTGRES = "output: postgresql\n  url: ${{DB_URL}}\n  table: t\n  patience: 0"
 
 

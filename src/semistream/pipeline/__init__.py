@@ -2,15 +2,18 @@
 
 from semistream.pipeline.check import check, claim_checkpoint
 from semistream.pipeline.document import Document, read_document
+from semistream.pipeline.grants import Grants, grants
 from semistream.pipeline.model import Pipeline, load
 from semistream.pipeline.plan import describe
 
 __all__ = [
     "Document",
+    "Grants",
     "Pipeline",
     "check",
     "claim_checkpoint",
     "describe",
+    "grants",
     "load",
     "read_document",
 ]

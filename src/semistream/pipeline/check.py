@@ -31,10 +31,14 @@ def open_master(lookup: Lookup) -> Any:
             unique=sql.unique,
             page_bytes=sql.page_bytes,
         )
+    assert lookup.master is not None
+    return _open_table(lookup.master)
+
+
+def _open_table(path: str) -> Any:
     from semistream.master import MasterTable
 
-    assert lookup.master is not None
-    return MasterTable.open(lookup.master)
+    return MasterTable.open(path)
 
 
 def sink_of(pipeline: Pipeline) -> Any:
@@ -49,10 +53,14 @@ def sink_of(pipeline: Pipeline) -> Any:
 
 
 def check(pipeline: Pipeline, document: Document) -> list[Any]:
-    """Open every master table, look at sink and checkpoint; returns the tables."""
+    """Open every master table, look at sink and checkpoint.
+
+    Returns the tables: those of the look-ups, then those of the steps that join.
+    """
     masters = []
     for number, lookup in enumerate(pipeline.lookups):
         where: Path_ = ("lookups", number, "sql" if lookup.sql else "master")
+        _told(document, where, lambda lookup=lookup: _routes_agree(pipeline, lookup))  # type: ignore[misc]
         master = _told(document, where, lambda lookup=lookup: open_master(lookup))  # type: ignore[misc]
         _told(
             document,
@@ -68,20 +76,13 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
         )
         masters.append(master)
     for number, step in enumerate(pipeline.steps):
-        for kind, field in (("surrogate_key", "mapping"), ("new_only", "master")):
-            part = getattr(step, kind)
-            if part is not None:
-                from semistream.master import MasterTable
-
-                path = getattr(part, field)
-                _told(
-                    document,
-                    ("steps", number, kind, field),
-                    lambda path=path: MasterTable.open(path),  # type: ignore[misc]
-                )
+        if step.table is not None:
+            field, path = step.table
+            where = ("steps", number, step.kind, field)
+            masters.append(_told(document, where, lambda path=path: _open_table(path)))  # type: ignore[misc]
     if pipeline.sink.output != "spark":
-        field = "url" if pipeline.sink.url else "path"
-        _told(document, ("sink", field), lambda: sink_of(pipeline).check())
+        place = "url" if pipeline.sink.url else "path"
+        _told(document, ("sink", place), lambda: sink_of(pipeline).check())
     dead = pipeline.dead_letter
     if dead is not None:
         _told(
@@ -91,6 +92,17 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
         )
     _told(document, ("checkpoint",), lambda: claim_checkpoint(pipeline, write=False))
     return masters
+
+
+def _routes_agree(pipeline: Pipeline, lookup: Lookup) -> None:
+    """Sink and dead letters commit one after the other: a replay must route every row as before."""
+    if pipeline.dead_letter is not None and lookup.sql is not None:
+        raise ConfigError(
+            f"table {'.'.join(lookup.sql.table)!r} has no versions, so a batch that is run again "
+            "after a crash could find another match, and a row be lost or doubled between sink and "
+            "dead_letter; import it into a master table (MasterTable.build(SqlMaster(...).batches()"
+            ", path, key=...)) and name that with master, or use how: left without dead_letter"
+        )
 
 
 def _told(document: Document, path: Path_, question: Callable[[], Any]) -> Any:

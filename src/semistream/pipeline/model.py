@@ -169,6 +169,13 @@ class Step(Part):
     def kind(self) -> str:
         return next(iter(self.model_fields_set), "compute")
 
+    @property
+    def table(self) -> tuple[str, str] | None:
+        """The field and the folder of the master table that the step joins with, if it joins."""
+        if self.surrogate_key is not None:
+            return "mapping", self.surrogate_key.mapping
+        return None if self.new_only is None else ("master", self.new_only.master)
+
 
 class Sink(Part):
     """Where the rows go, exactly once; or any sink of Spark's."""

@@ -6,14 +6,16 @@ from typing import Any
 
 from semistream.memory import format_size
 from semistream.pipeline.document import Document
+from semistream.pipeline.grants import grants
 from semistream.pipeline.model import Pipeline
 
 
 def crossings(pipeline: Pipeline) -> int:
     """How often the rows go from Spark to Python: once, if the sink can join them, too."""
+    joins = bool(pipeline.lookups) + sum(step.table is not None for step in pipeline.steps)
     if pipeline.sink.output == "spark":
-        return 1 if pipeline.lookups else 0
-    return 2 if pipeline.lookups and (pipeline.steps or pipeline.dead_letter) else 1
+        return joins
+    return joins + 1 if pipeline.steps or pipeline.dead_letter else 1
 
 
 def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
@@ -21,7 +23,7 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
     source, sink = pipeline.source, pipeline.sink
     place = source.path or source.topic or ""
     lines = [f"pipeline {pipeline.name}", f"  source      {source.format} {place}".rstrip()]
-    for lookup, master in zip(pipeline.lookups, masters, strict=True):
+    for lookup, master in zip(pipeline.lookups, masters, strict=False):  # then come the steps'
         on = (
             lookup.on if isinstance(lookup.on, list) else [f"{s}={m}" for s, m in lookup.on.items()]
         )
@@ -41,10 +43,24 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
     lines += [
         f"  checkpoint  {pipeline.checkpoint}",
         f"  trigger     {pipeline.trigger}",
-        f"  memory      {format_size(int(pipeline.memory))} per executor, using {pipeline.using}",
+        f"  memory      {_memory(pipeline, masters)}",
         f"  crossings   {crossings(pipeline)} into Python",
     ]
     return document.redact("\n".join(lines))
+
+
+def _memory(pipeline: Pipeline, masters: list[Any]) -> str:
+    """The budget, and who gets how much of it."""
+    granted = grants(pipeline, masters)
+    parts = [f"look-ups {format_size(granted.lookups)}"] if pipeline.lookups else []
+    parts += [
+        f"{pipeline.steps[number].kind} {format_size(nbytes)}"
+        for number, nbytes in granted.steps.items()
+    ]
+    whole = f"{format_size(int(pipeline.memory))} per executor"
+    if not parts:
+        return f"{whole}, of which nothing is used: nothing is joined"
+    return f"{whole}, using {pipeline.using}" + (f": {', '.join(parts)}" if len(parts) > 1 else "")
 
 
 def _shown(value: Any) -> str:

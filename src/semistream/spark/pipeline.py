@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from semistream.errors import SemistreamError
-from semistream.pipeline import Pipeline, claim_checkpoint
+from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
 from semistream.pipeline.check import sink_of
-from semistream.pipeline.model import Source, Step
+from semistream.pipeline.model import Source
 from semistream.sinks import open_sink
 from semistream.spark import steps
 from semistream.spark.enrich import Lookup, enrich
@@ -83,9 +83,10 @@ def start(
 def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
     lookups = [
         Lookup(master, one.on, one.how, one.select)
-        for one, master in zip(pipeline.lookups, masters, strict=True)
+        for one, master in zip(pipeline.lookups, masters, strict=False)  # then come the steps'
     ]
-    join: dict[str, Any] = {"memory": int(pipeline.memory), "using": pipeline.using}
+    granted = grants(pipeline, masters)
+    join: dict[str, Any] = {"memory": granted.lookups, "using": pipeline.using}
     sink = pipeline.sink
     dead = pipeline.dead_letter
     if dead is not None:
@@ -93,13 +94,13 @@ def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
         rows = steps.with_reason(df, lookups, **join)
         return rows.writeStream.foreachBatch(
             ForeachBatch(
-                (sink_of(pipeline), lambda part: apply(pipeline.steps, steps.matched(part), join)),
+                (sink_of(pipeline), lambda part: apply(pipeline, granted, steps.matched(part))),
                 (open_sink(dead.output, path=dead.path), steps.dead_letters),
             )
         )
     if sink.output != "spark" and not pipeline.steps:
         return to_warehouse(df, lookups, output=sink.output, **join, **_place(pipeline))
-    rows = apply(pipeline.steps, enrich(df, lookups, **join) if lookups else df, join)
+    rows = apply(pipeline, granted, enrich(df, lookups, **join) if lookups else df)
     if sink.output == "spark":
         writer = rows.writeStream.format(str(sink.format))
         writer = writer.options(**{name: _text(v) for name, v in sink.options.items()})
@@ -116,9 +117,10 @@ def _place(pipeline: Pipeline) -> dict[str, Any]:
     return {"path": path, "compression": sink.compression, "durable": sink.durable}
 
 
-def apply(chosen: Sequence[Step], df: DataFrame, join: dict[str, Any]) -> DataFrame:
+def apply(pipeline: Pipeline, granted: Grants, df: DataFrame) -> DataFrame:
     """The steps one after the other."""
-    for step in chosen:
+    for number, step in enumerate(pipeline.steps):
+        join: dict[str, Any] = {"memory": granted.steps.get(number), "using": pipeline.using}
         if step.compute is not None:
             df = steps.computed(df, step.compute)
         elif step.where is not None:

@@ -105,7 +105,9 @@ def with_reason(df: DataFrame, lookups: Lookup | Sequence[Lookup], **options: An
     """Enrich, keep rows without a match, and say in a column why they have none.
 
     The column ``dead_letter_reason`` is null where every look-up found a row.
-    :func:`matched` and :func:`dead_letters` take the two kinds apart.
+    :func:`matched` and :func:`dead_letters` take the two kinds apart. To write them to two places
+    of a stream, use master tables: a :class:`SqlMaster` has no versions, and a batch that is run
+    again between the two writes may send a row to the other place.
     """
     chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
     columns = list(df.columns)

@@ -22,7 +22,7 @@ from semistream.joins import Join, Run
 from semistream.joins.binding import On, Select
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
-from semistream.memory import format_size
+from semistream.memory import divide, format_size
 from semistream.spark.gather import gather_bytes, gathered
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.pin import MicroBatch, keep_held, micro_batch, pinned_version
@@ -169,21 +169,3 @@ def _through(run: Run, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
     for batch in batches:
         yield from run.push(batch)
     yield from run.flush()
-
-
-def divide(memory: int, sizes: list[int]) -> list[int]:
-    """Shares of a budget: equal, but none more than its table could fill.
-
-    >>> divide(100, [10, 1000]), divide(100, [500, 1000])
-    ([20, 80], [50, 50])
-    """
-    shares = [0] * len(sizes)
-    left, waiting = memory, sorted(range(len(sizes)), key=lambda i: sizes[i])
-    while waiting:
-        i = waiting.pop(0)
-        equal = left // (len(waiting) + 1)
-        # A table in memory takes about twice its size on disk: rows, and the hash table on them.
-        floor = min(equal, 32 << 20) if memory > 1 << 20 else 0
-        shares[i] = max(floor, min(equal, 2 * sizes[i])) if waiting else left
-        left -= shares[i]
-    return shares

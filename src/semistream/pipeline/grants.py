@@ -1,0 +1,30 @@
+"""How the joins of a pipeline share its one budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from semistream.memory import divide
+from semistream.pipeline.model import Pipeline
+
+
+@dataclass(frozen=True)
+class Grants:
+    """Bytes per executor. The look-ups are one join after the other; each step is on its own."""
+
+    lookups: int
+    steps: Mapping[int, int]
+    """By the step's number."""
+
+
+def grants(pipeline: Pipeline, masters: Sequence[Any]) -> Grants:
+    """Shares by the size of the tables; together they are the pipeline's memory, or nothing."""
+    count = len(pipeline.lookups)
+    sizes = [sum(master.nbytes for master in masters[:count])] if count else []
+    sizes += [master.nbytes for master in masters[count:]]
+    shares = divide(int(pipeline.memory), sizes)
+    joining = [number for number, step in enumerate(pipeline.steps) if step.table is not None]
+    lookups = shares.pop(0) if count else 0
+    return Grants(lookups, dict(zip(joining, shares, strict=True)))
