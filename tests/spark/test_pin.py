@@ -132,3 +132,16 @@ def test_a_table_that_cannot_be_written_to_is_read_without_a_pin(
     with warnings.catch_warnings(), pytest.raises(ss.MasterTableError, match="need to write"):
         warnings.simplefilter("error")
         pins.pinned_version(path, batch)
+
+
+def test_one_batch_may_see_an_explicit_version_and_the_newest(tmp_path: Path) -> None:
+    path = tmp_path / "products"
+    master(path)
+    move_on(path, versions=0)
+    ss.MasterTable.open(path).upsert(
+        pa.table({"product_id": [0], "price": [-1.0], "name": ["x"], "note": ["y"]})
+    )
+    batch = pins.MicroBatch("query", 7)
+    for _ in range(2):  # a replay, too
+        assert pins.pinned_version(path, batch, version=1) == 1
+        assert pins.pinned_version(path, batch) == 2

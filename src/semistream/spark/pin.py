@@ -63,10 +63,12 @@ def pinned_version(
 ) -> int:
     """The version of the table at ``path`` that this batch sees, now and in every replay.
 
-    The first call decides: for ``version``, or the newest one by default.
+    The first call decides: for ``version``, or the newest one by default. An explicit version
+    has a pin of its own: another look-up of the same batch may follow the table.
     """
+    query = batch.query if version is None else f"{batch.query}-at-{version}"
     try:
-        return pin(LocalStore(path), batch.query, batch.batch, version=version)
+        return pin(LocalStore(path), query, batch.batch, version=version)
     except (OSError, MasterTableError) as error:
         cause = error if isinstance(error, OSError) else error.__cause__
         if not isinstance(cause, OSError):
