@@ -8,6 +8,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from semistream.errors import SemistreamError
+
+ABANDONED = 7 * 24 * 3600.0  # seconds without a sign of life after which a query's rubbish goes
+SWEEP_EVERY = 100  # batches of a query, its first included, between looks at others' rubbish
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -15,6 +20,26 @@ class Batch:
 
     query: str
     number: int
+
+    def is_in(self, newest: int | None, place: str) -> bool:
+        """Whether the sink has it, whose newest batch of this query is ``newest``.
+
+        Spark repeats the newest batch, never one before it. A smaller number comes from a
+        checkpoint that is older than the sink, and then stands for other rows than it did.
+        """
+        if newest is None or self.number > newest:
+            return False
+        if self.number == newest:
+            return True
+        raise SemistreamError(
+            f"the checkpoint is older than the sink: query {self.query} writes batch "
+            f"{self.number}, but {place} has its batch {newest} already. Was the checkpoint "
+            "restored from a backup, or did a crash take its newest files? The rows may be other "
+            "ones than those written under this number, so the batch is neither written nor "
+            f"skipped. Use the checkpoint that knows batch {newest}, or restore the sink to its "
+            f"state before batch {self.number}, too. If this is an old driver whose successor "
+            "runs, stop it; nothing is lost"
+        )
 
 
 @dataclass(frozen=True)
@@ -37,6 +62,10 @@ class Staged:
 
 class Sink(Protocol):
     """Staging runs in workers, at once and more than once; committing runs in one driver."""
+
+    @property
+    def place(self) -> str:
+        """What it writes to: two sinks with the same place share a ledger."""
 
     def check(self, schema: pa.Schema | None = None) -> None:
         """Refuse now what would fail later: a place that cannot be written, a schema."""

@@ -3,11 +3,12 @@
 Workers write data files into the table's folder, where no reader of Delta looks until the log
 names them. The driver's commit adds all of them and the application transaction (query, batch)
 in one log entry: a batch that is replayed finds its transaction and adds nothing. Files that
-nobody committed are removed by Delta's own vacuum, and by the next commit of the same query.
+nobody committed are removed by the next commit of the same query, and by Delta's own vacuum.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -19,18 +20,25 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError
-from semistream.sinks.contract import Batch, Staged, peek
-from semistream.sinks.files import refuse_unwritable, sync_file, write_parquet
+from semistream.master.files import Files
+from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
+from semistream.sinks.delta_table import refuse_demanding, refuse_nulls
+from semistream.sinks.disk import Unsynced, names, remove, writing
+from semistream.sinks.files import refuse_incomplete, refuse_unwritable, write_parquet
 from semistream.sinks.parquet import _COMPRESSIONS, _one_schema, _safe
 
 _PREFIX = "semistream-"
 
 
 class DeltaSink:
-    """Exactly once into a Delta table in a local or mounted folder; made by its first batch."""
+    """Exactly once into a Delta table in a local or mounted folder; made by its first batch.
+
+    A commit waits until the disk has the rows and the log; ``durable`` as in
+    :class:`~semistream.sinks.parquet.ParquetSink`.
+    """
 
     def __init__(
-        self, path: str | os.PathLike[str], compression: str = "snappy", durable: bool = False
+        self, path: str | os.PathLike[str], compression: str = "snappy", durable: bool = True
     ) -> None:
         try:
             import deltalake  # noqa: F401
@@ -48,7 +56,11 @@ class DeltaSink:
             )
         self.path = Path(os.path.abspath(path))
         self.compression = compression
-        self.durable = durable
+        self.disk = Files() if durable else Unsynced()
+
+    @property
+    def place(self) -> str:
+        return os.path.realpath(self.path)
 
     def check(self, schema: pa.Schema | None = None) -> None:
         refuse_unwritable(self.path)
@@ -61,6 +73,8 @@ class DeltaSink:
             raise ConfigError(
                 f"path={str(self.path)!r} holds files but no Delta table; name another folder"
             )
+        if table is not None:
+            refuse_demanding(table, self.path)
         if schema is not None:
             delta = self._delta_schema(schema)
             if table is not None:
@@ -74,55 +88,88 @@ class DeltaSink:
         if rows == () or schema is None:
             return Staged(batch, partition, 0, 0, "", serialized)
         name = f"{self._prefix(batch)}{partition:05d}-{uuid.uuid4().hex}.parquet"
-        count, nbytes = write_parquet(rows, schema, self.path / name, self.compression)
-        if self.durable:
-            sync_file(self.path / name)
+        count, nbytes = write_parquet(rows, schema, self.path / name, self.compression, self.disk)
         return Staged(batch, partition, count, nbytes, name, serialized)
 
     def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
-        from deltalake import CommitProperties, DeltaTable, Transaction
+        with writing(self.path):
+            return self._commit(staged, batch)
+
+    def _commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
+        from deltalake import CommitProperties, Transaction
+        from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
 
         table = self._open()
-        if table is not None and self._done(table, batch):
-            self.abort(staged, batch)
+        if table is not None and self._has(table, batch):
+            self._sync_log(0)  # the driver that wrote the entry may have died before it did
+            self._remove(staged, spare=self._committed(table))
             return False
         serialized = _one_schema(staged)
         serialized = serialized or next((s.schema for s in staged if s.schema), None)
+        arrow = None if serialized is None else pa.ipc.read_schema(pa.py_buffer(serialized))
         if table is None:
-            if serialized is None:
+            if arrow is None:
                 return True  # no row and no column yet: nothing that a table could hold
-            arrow = pa.ipc.read_schema(pa.py_buffer(serialized))
-            delta = self._delta_schema(arrow)
-            table = DeltaTable.create(str(self.path), schema=delta, mode="ignore")
-        elif serialized is not None:
-            arrow = pa.ipc.read_schema(pa.py_buffer(serialized))
+            table = self._create(arrow)
+        refuse_demanding(table, self.path)
+        if arrow is not None:
             self._refuse_other(table, self._delta_schema(arrow))
+        parts = [s for s in staged if s.place]
+        refuse_incomplete(self.disk, {self.path / s.place: s.nbytes for s in parts})
+        refuse_nulls(table, [self.path / s.place for s in parts])
+        self.disk.sync_folder(self.path)
         now = int(time.time() * 1000)
         actions: Any = [
             AddAction(s.place, s.nbytes, {}, now, True, json.dumps({"numRecords": s.rows}))
-            for s in staged
-            if s.place
+            for s in parts
         ]
         properties = CommitProperties(
             app_transactions=[Transaction(batch.query, batch.number, now)],
             custom_metadata={"query": batch.query, "batch": str(batch.number)},
         )
-        table.create_write_transaction(
-            actions, "append", table.schema(), commit_properties=properties
-        )
-        self._sweep(batch, keep=[s.place for s in staged])
+        before = table.version()
+        try:
+            table.create_write_transaction(
+                actions, "append", table.schema(), commit_properties=properties
+            )
+        except CommitFailedError:
+            if self._has(self._open(), batch):  # another driver was faster: theirs counts
+                return self._commit(staged, batch)
+            raise
+        self._sync_log(before)
+        self._sweep(batch, keep={s.place for s in staged})
         return True
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
-        committed = self._committed() if staged else set()
-        for part in staged:
-            if part.place and part.place not in committed:
-                (self.path / part.place).unlink(missing_ok=True)
+        """A batch that is in the log keeps its files, whatever happened after it got there."""
+        table = self._open()
+        newest = None if table is None else table.transaction_version(batch.query)
+        if newest is None or newest < batch.number:
+            self._remove(staged, spare=set())
 
-    def _done(self, table: Any, batch: Batch) -> bool:
-        known = table.transaction_version(batch.query)
-        return known is not None and known >= batch.number
+    def _has(self, table: Any, batch: Batch) -> bool:
+        newest = table.transaction_version(batch.query)
+        return batch.is_in(newest, f"the Delta table {self.path}")
+
+    def _create(self, schema: pa.Schema) -> Any:
+        from deltalake import DeltaTable
+
+        # A later batch may hold a null where this one cannot.
+        relaxed = pa.schema([field.with_nullable(True) for field in schema])
+        delta = self._delta_schema(relaxed)
+        return DeltaTable.create(str(self.path), schema=delta, mode="ignore")
+
+    def _sync_log(self, version: int) -> None:
+        """Bring the log to the disk from a version on; delta-rs does not wait for it."""
+        log = self.path / "_delta_log"
+        for name in names(self.disk, log):
+            number = name.partition(".")[0]
+            if name == "_last_checkpoint" or (number.isdigit() and int(number) >= version):
+                with open(log / name, "rb") as file:
+                    self.disk.sync(file)
+        self.disk.sync_folder(log)
+        self.disk.sync_folder(self.path)
 
     def _open(self) -> Any:
         from deltalake import DeltaTable
@@ -148,17 +195,30 @@ class DeltaSink:
                 "select and cast the columns, or name another table"
             )
 
-    def _sweep(self, batch: Batch, keep: Iterable[str]) -> None:
-        """Remove files that dead tasks of this batch left."""
-        left = {f.name for f in self.path.glob(f"{self._prefix(batch)}*")} - set(keep)
-        if left:
-            for name in left - self._committed():
-                (self.path / name).unlink(missing_ok=True)
+    def _remove(self, staged: Sequence[Staged], spare: set[str]) -> None:
+        for part in staged:
+            if part.place and part.place not in spare:
+                remove(self.disk, self.path / part.place)
 
-    def _committed(self) -> set[str]:
-        table = self._open()
-        if table is None:
-            return set()
+    def _sweep(self, batch: Batch, keep: set[str]) -> None:
+        """Remove files that dead tasks of this batch left, and now and then those of others."""
+        for name in names(self.disk, self.path):
+            if name.startswith(self._prefix(batch)) and name not in keep:
+                remove(self.disk, self.path / name)
+        if batch.number % SWEEP_EVERY == 0:
+            with contextlib.suppress(OSError):  # the next look will do
+                self._sweep_abandoned()
+
+    def _sweep_abandoned(self) -> None:
+        """Remove files of ours that no version of the table knows, long after they were staged."""
+        now = time.time()
+        for name in self._open().vacuum(dry_run=True, full=True):
+            file = self.path / name
+            is_ours = file.parent == self.path and file.name.startswith(_PREFIX)
+            if is_ours and now - self.disk.stat(file).st_mtime > ABANDONED:
+                remove(self.disk, file)
+
+    def _committed(self, table: Any) -> set[str]:
         return {os.path.basename(uri) for uri in table.file_uris()}
 
     def _prefix(self, batch: Batch) -> str:

@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
+
+from semistream.errors import ConfigError, SemistreamError
+from semistream.master.files import Files
+from semistream.sinks.disk import make_folders, writing
 
 _ROW_GROUP_BYTES = 32 << 20
 _ROW_GROUP_ROWS = 1 << 20
 
 
 def write_parquet(
-    rows: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path, compression: str
+    rows: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path, compression: str, disk: Files
 ) -> tuple[int, int]:
-    """Rows and bytes of the file. A file that cannot be finished is removed."""
+    """Rows and bytes of the file, which is synced. One that cannot be finished is removed."""
+    with writing(path):
+        make_folders(disk, path.parent)
+        file = disk.create(path)
+    try:
+        with file:
+            count = _write(rows, schema, file, path, compression)
+            with writing(path):
+                disk.sync(file)
+                return count, file.tell()
+    except BaseException:
+        with contextlib.suppress(OSError):  # what cannot be removed now, a later commit sweeps
+            disk.unlink(path)
+        raise
+
+
+def _write(
+    rows: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    file: BinaryIO,
+    path: Path,
+    compression: str,
+) -> int:
     import pyarrow.parquet as pq
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    count = 0
+    # Dictionary pages are worth their time only for text.
+    texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f.type)]
+    with writing(path):
+        writer = pq.ParquetWriter(
+            file, schema, compression=compression, use_dictionary=texts or False
+        )
+    group: list[pa.RecordBatch] = []
+    count = nbytes = held = 0
     try:
-        # Dictionary pages are worth their time only for text.
-        texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f.type)]
-        with pq.ParquetWriter(
-            path, schema, compression=compression, use_dictionary=texts or False
-        ) as writer:
-            group: list[pa.RecordBatch] = []
-            nbytes = held = 0
-            for batch in rows:
-                group.append(batch)
-                nbytes += batch.nbytes
-                held += batch.num_rows
-                count += batch.num_rows
-                if nbytes >= _ROW_GROUP_BYTES or held >= _ROW_GROUP_ROWS:
+        for batch in rows:
+            group.append(batch)
+            nbytes += batch.nbytes
+            held += batch.num_rows
+            count += batch.num_rows
+            if nbytes >= _ROW_GROUP_BYTES or held >= _ROW_GROUP_ROWS:
+                with writing(path):
                     _write_group(writer, group, schema)
-                    group, nbytes, held = [], 0, 0
+                group, nbytes, held = [], 0, 0
+        with writing(path):
             if group:
                 _write_group(writer, group, schema)
+            writer.close()
     except BaseException:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(Exception):  # the first failure is the one to report
+            writer.close()
         raise
-    return count, path.stat().st_size
+    return count
 
 
 def _write_group(writer: Any, group: list[pa.RecordBatch], schema: pa.Schema) -> None:
@@ -53,49 +83,23 @@ def _is_large(kind: pa.DataType) -> bool:
     return bool(pa.types.is_large_string(kind))
 
 
-def publish(path: Path, content: bytes) -> bool:
-    """Give a file its whole content in one step; False if the name is taken.
-
-    A hard link, because a rename would silently replace what another driver published.
-    """
-    import uuid
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{uuid.uuid4().hex}.draft")
-    try:
-        with open(draft, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        return False
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
-    return True
-
-
-def sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def refuse_incomplete(disk: Files, sizes: Mapping[Path, int]) -> None:
+    """Refuse to commit staged files that are not there as their tasks wrote them."""
+    for path, nbytes in sizes.items():
+        try:
+            found: int | None = disk.stat(path).st_size
+        except FileNotFoundError:
+            found = None
+        if found != nbytes:
+            state = "is gone" if found is None else f"has {found} bytes instead of {nbytes}"
+            raise SemistreamError(
+                f"the staged file {path} {state}: something else deletes or changes files in this "
+                "folder, or an old driver of the query still runs; the batch has to run again"
+            )
 
 
 def refuse_unwritable(path: Path) -> None:
     """Refuse a folder that cannot be written or made. It is only looked at: nothing is made."""
-    from semistream.errors import ConfigError
-
     if path.exists() and not path.is_dir():
         raise ConfigError(f"path={str(path)!r} is a file; name a folder")
     above = path

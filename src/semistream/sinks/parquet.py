@@ -5,19 +5,19 @@
     <path>/_semistream/log/<query>/<batch>.json          the commit: staged name -> final name
 
 Readers pass over names that begin with an underscore. Publishing the log entry is the commit;
-the renames that follow it can be repeated by whoever finds them unfinished: that is what a
-replayed batch does, instead of adding its rows again.
+giving the staged files their final names can be repeated by whoever finds it unfinished: that is
+what a replayed batch does, instead of adding its rows again. The order on disk is: staged files,
+log entry, final names; only then staged names go.
 
-A reader that lists the folder during the renames sees a part of the batch, never an uncommitted
-row and never a row twice. :meth:`ParquetSink.files` lists whole batches only.
+A reader that lists the folder meanwhile sees a part of the batch, never an uncommitted row and
+never a row twice. :meth:`ParquetSink.files` lists whole batches only.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import re
-import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -26,22 +26,25 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, SemistreamError
-from semistream.sinks.contract import Batch, Staged, peek
-from semistream.sinks.files import publish, refuse_unwritable, sync_file, sync_folder, write_parquet
+from semistream.master.files import Files
+from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
+from semistream.sinks.disk import Unsynced, names, remove, remove_folder, sync_folders, writing
+from semistream.sinks.files import refuse_incomplete, refuse_unwritable, write_parquet
+from semistream.sinks.parquet_log import Entry, Log
 
-_KEEP_LOG = 100  # entries of a query; a replay only ever asks for its newest batch
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 
 
 class ParquetSink:
     """Exactly once into a folder of a local or mounted file system that workers share.
 
-    ``durable`` makes the commit wait until the disk has the rows: then it outlives the power as
-    well as every process.
+    A commit waits until the disk has the rows and the log entry, so that it outlives a loss of
+    power. With ``durable=False`` nothing waits: a commit then outlives every process, but power
+    that fails may take or damage the newest batches, which Spark does not write again.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], compression: str = "snappy", durable: bool = False
+        self, path: str | os.PathLike[str], compression: str = "snappy", durable: bool = True
     ) -> None:
         if not os.fspath(path):
             raise ConfigError("path='': name the folder that the files go to")
@@ -55,8 +58,12 @@ class ParquetSink:
             )
         self.path = Path(os.path.abspath(path))
         self.compression = compression
-        self.durable = durable
+        self.disk = Files() if durable else Unsynced()
         self._own = self.path / "_semistream"
+
+    @property
+    def place(self) -> str:
+        return os.path.realpath(self.path)
 
     def check(self, schema: pa.Schema | None = None) -> None:
         refuse_unwritable(self.path)
@@ -73,87 +80,120 @@ class ParquetSink:
         if rows == () or schema is None:
             return Staged(batch, partition, 0, 0, "", serialized)
         file = self._staging(batch) / f"{partition:05d}-{uuid.uuid4().hex}.parquet"
-        count, nbytes = write_parquet(rows, schema, file, self.compression)
-        if self.durable:
-            sync_file(file)
+        count, nbytes = write_parquet(rows, schema, file, self.compression, self.disk)
         return Staged(batch, partition, count, nbytes, file.name, serialized)
 
     def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
-        entry = self._entry(batch)
-        known = self._newest(batch.query)
-        if known is not None and batch.number <= known:
-            if entry.exists():
-                self._roll_forward(batch, json.loads(entry.read_bytes())["files"])
-            self._sweep(batch)
-            return False
+        with writing(self.path):
+            return self._commit(staged, batch)
+
+    def _commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
+        log = self._log(_safe(batch.query))
+        newest = log.newest()
+        if newest is not None:
+            done = batch.is_in(newest.batch, f"the folder {self.path}")
+            # What is left of the newest batch is finished also when the next one comes, because
+            # the sweep below removes its staged files.
+            if done or self._staging(Batch(batch.query, newest.batch)).exists():
+                self._finish(newest, log)
+            if done:
+                self._sweep(batch, log)
+                return False
         _one_schema(staged)
         files = {
             s.place: f"part-{_safe(batch.query)}-{batch.number:08d}-{s.partition:05d}.parquet"
             for s in staged
             if s.place
         }
-        content = {
-            "query": batch.query,
-            "batch": batch.number,
-            "rows": sum(s.rows for s in staged),
-            "files": files,
-        }
-        if self.durable and self._staging(batch).is_dir():
-            sync_folder(self._staging(batch))
-        if not publish(entry, json.dumps(content).encode()):
-            return self.commit(staged, batch)  # another driver was faster: theirs counts
-        self._roll_forward(batch, files)
-        self._sweep(batch)
+        if files:
+            sizes = {self._staging(batch) / s.place: s.nbytes for s in staged if s.place}
+            refuse_incomplete(self.disk, sizes)
+            sync_folders(self.disk, self._staging(batch), self.path)
+        entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files)
+        if not log.publish(entry):
+            return self._commit(staged, batch)  # another driver was faster: theirs counts
+        self._finish(entry, log)
+        self._sweep(batch, log)
         return True
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
+        """A commit that failed after it published its entry is finished by the next one: what
+        the entry names stays."""
+        entry = self._log(_safe(batch.query)).read(batch.number)
+        kept = entry.files if entry is not None else {}
         for part in staged:
-            if part.place:
-                (self._staging(batch) / part.place).unlink(missing_ok=True)
+            if part.place and part.place not in kept:
+                remove(self.disk, self._staging(batch) / part.place)
 
     def files(self) -> list[Path]:
-        """The files of committed batches whose renames are done: a consistent view."""
+        """The files of committed batches which have all their names: a consistent view."""
         unfinished: set[str] = set()
-        for entry in self._own.glob("log/*/*.json"):
-            finals = json.loads(entry.read_bytes())["files"].values()
-            if not all((self.path / name).exists() for name in finals):
-                unfinished.update(finals)
+        for query in names(self.disk, self._own / "log"):
+            for entry in self._log(query).entries():
+                finals = entry.files.values()
+                if not all((self.path / name).exists() for name in finals):
+                    unfinished.update(finals)
         found = sorted(self.path.glob("part-*.parquet"))
         return [file for file in found if file.name not in unfinished]
 
-    def _roll_forward(self, batch: Batch, files: dict[str, str]) -> None:
-        staging = self._staging(batch)
-        for staged, final in files.items():
+    def _finish(self, entry: Entry, log: Log) -> None:
+        """Give the staged files of a published batch their final names, as far as they lack them.
+
+        By links: a staged name goes only when the disk has the final one.
+        """
+        log.sync()
+        staging = self._staging(Batch(entry.query, entry.batch))
+        for staged, final in entry.files.items():
+            source, target = staging / staged, self.path / final
             try:
-                os.replace(staging / staged, self.path / final)
+                self.disk.link(source, target)
+            except FileExistsError:
+                # One of a commit whose entry was lost with the power, as durable=False allows.
+                if source.exists() and not source.samefile(target):
+                    self.disk.rename(source, target)
             except FileNotFoundError as error:
-                if not (self.path / final).exists():
-                    raise SemistreamError(
-                        f"batch {batch.number} of query {batch.query} is committed, but its file "
-                        f"{staging / staged} is gone; restore it, or delete the log entry "
-                        f"{self._entry(batch)} to write the batch again"
-                    ) from error
-        if self.durable and files:
-            sync_folder(self.path)
+                if not target.exists():
+                    raise self._lost(entry, source, log) from error
+        if entry.files:
+            self.disk.sync_folder(self.path)
 
-    def _sweep(self, batch: Batch) -> None:
+    def _lost(self, entry: Entry, source: Path, log: Log) -> SemistreamError:
+        there = [str(self.path / f) for f in entry.files.values() if (self.path / f).exists()]
+        others = f"delete {', '.join(there)} and then" if there else "delete"
+        path = log.path(entry.batch)
+        return SemistreamError(
+            f"batch {entry.batch} of query {entry.query} is committed, but its file {source} was "
+            f"deleted from outside. Restore it; or, to write the batch again, {others} {path}; "
+            f'or, if its rows are elsewhere by now, write "files": {{}} into {path}'
+        )
+
+    def _sweep(self, batch: Batch, log: Log) -> None:
         """Remove what dead tasks left in this batch and the ones before, and old log entries."""
-        for folder in self._staging(batch).parent.glob("*"):
-            if folder.name.isdigit() and int(folder.name) <= batch.number:
-                shutil.rmtree(folder, ignore_errors=True)
-        for old in self._log(batch.query)[:-_KEEP_LOG]:
-            (self._entry(Batch(batch.query, old))).unlink(missing_ok=True)
+        staging = self._staging(batch).parent
+        for name in names(self.disk, staging):
+            if name.isdigit() and int(name) <= batch.number:
+                remove_folder(self.disk, staging / name)
+        log.trim()
+        if batch.number % SWEEP_EVERY == 0:
+            with contextlib.suppress(OSError):  # the next look will do
+                self._sweep_abandoned(self.disk.stat(log.path(batch.number)).st_mtime)
 
-    def _newest(self, query: str) -> int | None:
-        numbers = self._log(query)
-        return numbers[-1] if numbers else None
+    def _sweep_abandoned(self, now: float) -> None:
+        """Remove what queries staged that never came back. ``now`` is the file system's clock."""
+        for query in names(self.disk, self._own / "staging"):
+            home = self._own / "staging" / query
+            folders = [home / name for name in names(self.disk, home)]
+            files = [folder / name for folder in folders for name in names(self.disk, folder)]
+            alive = max(self.disk.stat(path).st_mtime for path in (home, *folders, *files))
+            if now - alive > ABANDONED:
+                newest = self._log(query).newest()
+                spare = frozenset(newest.files if newest is not None else ())
+                for folder in folders:
+                    remove_folder(self.disk, folder, spare)
+                remove_folder(self.disk, home)
 
-    def _log(self, query: str) -> list[int]:
-        folder = self._own / "log" / _safe(query)
-        return sorted(int(entry.stem) for entry in folder.glob("*.json") if entry.stem.isdigit())
-
-    def _entry(self, batch: Batch) -> Path:
-        return self._own / "log" / _safe(batch.query) / f"{batch.number:08d}.json"
+    def _log(self, query: str) -> Log:
+        return Log(self._own / "log" / query, self.path, self.disk)
 
     def _staging(self, batch: Batch) -> Path:
         return self._own / "staging" / _safe(batch.query) / str(batch.number)

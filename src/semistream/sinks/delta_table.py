@@ -1,0 +1,101 @@
+"""What an existing Delta table demands of a writer, and whether the sink can honour it.
+
+The sink adds whole files with all columns in them. A table that wants more than that (a folder for
+each partition, a condition that every row fulfils, columns stored under other names) is refused:
+its readers would return wrong rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from semistream.errors import ConfigError, SchemaError
+
+# Features that ask nothing of a writer who only adds files, or nothing unless a column or a
+# setting below makes use of them.
+_HONOURED = {
+    "allowColumnDefaults",
+    "appendOnly",
+    "changeDataFeed",
+    "checkConstraints",
+    "columnMapping",
+    "deletionVectors",
+    "domainMetadata",
+    "generatedColumns",
+    "identityColumns",
+    "invariants",
+    "timestampNtz",
+    "typeWidening",
+    "typeWidening-preview",
+    "v2Checkpoint",
+    "vacuumProtocolCheck",
+    "variantType",
+    "variantType-preview",
+}
+_WRITER_VERSIONS = range(1, 8)
+_DEMANDS = {
+    "delta.invariants": "an invariant",
+    "delta.generationExpression": "a generation expression",
+    "delta.identity.start": "generated identity values",
+    "__CHAR_VARCHAR_TYPE_STRING": "a maximal length",
+}
+
+
+def refuse_demanding(table: Any, path: Path) -> None:
+    """Refuse a table that the sink would write wrongly."""
+    for demand in _demands(table):
+        raise ConfigError(
+            f"the Delta table {path} has {demand}, which this sink does not honour; write to it "
+            "with Spark's own Delta sink (foreachBatch), or name another table"
+        )
+
+
+def _demands(table: Any) -> Iterable[str]:
+    metadata, protocol = table.metadata(), table.protocol()
+    if metadata.partition_columns:
+        yield f"the partition columns {', '.join(metadata.partition_columns)}"
+    settings = metadata.configuration
+    for name in settings:
+        if name.startswith("delta.constraints."):
+            yield f"the constraint {name.removeprefix('delta.constraints.')} ({settings[name]})"
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        yield f"column mapping by {settings['delta.columnMapping.mode']}"
+    for field in table.schema().fields:
+        for key, demand in _DEMANDS.items():
+            if key in field.metadata:
+                yield f"{demand} for column {field.name} ({field.metadata[key]})"
+    if protocol.min_writer_version not in _WRITER_VERSIONS:
+        yield f"the writer version {protocol.min_writer_version}"
+    features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
+    for feature in sorted(features - _HONOURED):
+        yield f"the table feature {feature}"
+
+
+def refuse_nulls(table: Any, files: Iterable[Path]) -> None:
+    """Refuse nulls in columns that the table declares NOT NULL."""
+    required = [field.name for field in table.schema().fields if not field.nullable]
+    for file in files if required else ():
+        for name in required:
+            if _has_nulls(file, name):
+                raise SchemaError(
+                    f"column {name!r} of the Delta table {table.table_uri} is NOT NULL, but the "
+                    "rows have a null in it; filter them, or let the table allow nulls"
+                )
+
+
+def _has_nulls(file: Path, name: str) -> bool:
+    import pyarrow.parquet as pq
+
+    found = pq.ParquetFile(file)
+    for number in range(found.metadata.num_row_groups):
+        group = found.metadata.row_group(number)
+        columns = (group.column(i) for i in range(group.num_columns))
+        counts = [c.statistics for c in columns if c.path_in_schema == name and c.statistics]
+        if counts and counts[0].has_null_count:
+            if counts[0].null_count:
+                return True
+        elif found.read_row_group(number, columns=[name]).column(name).null_count:
+            return True
+    return False
