@@ -1,0 +1,82 @@
+"""The PostgreSQL sink's ledger: which batches of which query are in which table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from semistream.errors import SemistreamError
+from semistream.sinks.contract import Batch
+from semistream.sinks.postgresql_server import Server
+
+LEDGER = "semistream_ledger"
+FORMAT = 1
+_KEEP = 100  # entries of a query; a replay only ever asks for its newest batch
+
+
+class Ledger:
+    """The entries of one target; ``name`` is the ledger's table, quoted."""
+
+    def __init__(self, server: Server, name: str, target: str) -> None:
+        self._server = server
+        self._name = name
+        self._target = target
+
+    def prepare(self, connection: Any) -> None:
+        """Make the table if it is not there, in a transaction of its own.
+
+        Under a lock: two queries that make it at once would hinder each other.
+        """
+        if not self._server.exists(connection, self._name):
+            self._server.lock(connection, f"create {self._name}")
+            self._server.execute(
+                connection,
+                f"CREATE TABLE IF NOT EXISTS {self._name} (target text, query text, batch bigint, "
+                "row_count bigint, committed timestamptz DEFAULT now(), "
+                "format integer NOT NULL, PRIMARY KEY (target, query, batch))",
+            )
+            connection.commit()
+            self._server.limit(connection)
+        columns = self._server.rows(
+            connection,
+            "SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1::text) "
+            "AND NOT attisdropped",
+            self._name,
+        )
+        if ("format",) not in [tuple(row) for row in columns]:
+            raise SemistreamError(
+                f"the table {self._name} has no column format. If an early release of semistream "
+                f"made it, ALTER TABLE {self._name} ADD COLUMN format integer NOT NULL DEFAULT 1; "
+                "otherwise rename it"
+            )
+
+    def newest(self, connection: Any, query: str) -> int | None:
+        found = self._server.rows(
+            connection,
+            f"SELECT batch, format FROM {self._name} WHERE target = $1 AND query = $2 "
+            "ORDER BY batch DESC LIMIT 1",
+            self._target,
+            query,
+        )
+        if not found:
+            return None
+        batch, version = found[0]
+        if version != FORMAT:
+            raise SemistreamError(
+                f"the table {self._name} has an entry of the format version {version}, this "
+                f"release reads {FORMAT}; use the release of semistream that wrote it, or a newer "
+                "one"
+            )
+        return int(batch)
+
+    def enter(self, connection: Any, batch: Batch, rows: int) -> None:
+        self._server.execute(
+            connection,
+            f"INSERT INTO {self._name} (target, query, batch, row_count, format) "
+            "VALUES ($1, $2, $3, $4, $5)",
+            *(self._target, batch.query, batch.number, rows, FORMAT),
+        )
+        self._server.execute(
+            connection,
+            f"DELETE FROM {self._name} WHERE target = $1 AND query = $2 AND batch < $3",
+            *(self._target, batch.query, batch.number - _KEEP),
+        )
