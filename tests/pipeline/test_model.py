@@ -342,3 +342,26 @@ def test_a_checkpoint_of_another_pipeline(write: Any, tmp_path: Path) -> None:
     (tmp_path / "foreign/metadata").write_text("{}")
     message = refusal(write(GOOD.replace("{folder}/checkpoint", "{folder}/foreign")))
     assert "no pipeline" in message
+
+
+@pytest.mark.parametrize("version", [2, None])
+def test_a_claim_of_another_format(version: int | None, write: Any, tmp_path: Path) -> None:
+    import json
+
+    from semistream.pipeline import claim_checkpoint
+
+    claim_checkpoint(load(write(GOOD))[0])
+    claim = tmp_path / "checkpoint/semistream.json"
+    content = json.loads(claim.read_text())
+    assert content["format"] == 1
+    claim.write_text(json.dumps({**content, "format": version}))
+    assert f"format version {version}" in refusal(write(GOOD))
+
+
+@pytest.mark.parametrize("path", ["{folder}/out", "{folder}/in/../out"])
+def test_dead_letters_in_the_folder_of_the_sink(path: str, write: Any) -> None:
+    text = GOOD.replace("how: left", "how: inner")
+    text += f"dead_letter:\n  path: {path}\n"
+    message = refusal(write(text))
+    assert "dead_letter.path" in message
+    assert "the sink writes to this folder" in message

@@ -114,6 +114,59 @@ def test_postgres_by_foreach_batch(stream: Any, tmp_path: Path, postgres: Any) -
     naive.same_rows(query(url, "select * from each"), expected)
 
 
+@pytest.mark.parametrize("is_named", [False, True])
+def test_two_sinks_of_one_table_in_one_function(
+    is_named: bool, stream: Any, tmp_path: Path, postgres: Any
+) -> None:
+    """Without names of their own the second would find the batch done, and its rows were lost."""
+    url, table = postgres.get_uri(), f"two_{is_named}"
+    even = ss.PostgresSink(url, table)
+    odd = ss.PostgresSink(url, table, route="odd" if is_named else None)
+
+    def both(df: Any, batch: int) -> None:
+        even(df.where("sale_id % 2 = 0"), batch)
+        odd(df.where("sale_id % 2 = 1"), batch)
+
+    writer = stream.writeStream.foreachBatch(both)
+    if not is_named:
+        with pytest.raises(Exception, match=r"two sinks .* batch 0 .*two_False.* route="):
+            run(writer, tmp_path)
+        odd = ss.PostgresSink(url, table, route="odd")  # as the error says; the same checkpoint
+    run(writer, tmp_path)
+    naive.same_rows(query(url, f'select * from "{table}"'), naive.rows_of([ALL]))
+
+
+def test_routes_of_one_batch_to_one_place(stream: Any, tmp_path: Path) -> None:
+    from semistream.sinks import open_sink
+    from semistream.spark.foreach import ForeachBatch
+
+    sinks = [open_sink("parquet", path=tmp_path / "out") for _ in range(2)]
+    routes = ForeachBatch(
+        (sinks[0], lambda df: df.where("sale_id % 2 = 0")),
+        (sinks[1], lambda df: df.where("sale_id % 2 = 1")),
+    )
+    run(stream.writeStream.foreachBatch(routes), tmp_path)
+    naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), naive.rows_of([ALL]))
+
+
+def test_a_checkpoint_that_was_restored_from_a_backup(stream: Any, tmp_path: Path) -> None:
+    import shutil
+
+    run(ss.to_warehouse(stream, path=tmp_path / "out"), tmp_path)
+    newest = max(int(file.name) for file in (tmp_path / "checkpoint/commits").glob("[0-9]*"))
+    assert newest >= 2
+    for kind in ("commits", "offsets"):
+        for file in (tmp_path / "checkpoint" / kind).iterdir():
+            if int(file.name.strip(".").split(".")[0]) >= 1:
+                file.unlink()
+    shutil.rmtree(tmp_path / "checkpoint/sources")
+    before = naive.rows_of([pq.read_table(tmp_path / "out")])
+    feed(tmp_path / "in", sales(100, start=9000))
+    with pytest.raises(Exception, match=rf"checkpoint is older .*batch 1,.*batch {newest}"):
+        run(ss.to_warehouse(stream, path=tmp_path / "out"), tmp_path)
+    naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), before)
+
+
 def test_without_a_look_up_it_only_writes(stream: Any, tmp_path: Path) -> None:
     run(ss.to_warehouse(stream, path=tmp_path / "out"), tmp_path)
     naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), naive.rows_of([ALL]))

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from semistream.errors import ConfigError, SemistreamError
 from semistream.joins.binding import Binding
+from semistream.master.files import Files
 from semistream.pipeline.document import Document, Path_
 from semistream.pipeline.model import Lookup, Pipeline
 from semistream.sinks import open_sink
+from semistream.sinks.disk import make_folders, writing
 
 CLAIM = "semistream.json"
+FORMAT = 1
 
 
 def open_master(lookup: Lookup) -> Any:
@@ -88,7 +92,7 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
         _told(
             document,
             ("dead_letter", "path"),
-            lambda: open_sink(dead.output, path=dead.path).check(),
+            lambda: _dead_letters(pipeline).check(),
         )
     _told(document, ("checkpoint",), lambda: claim_checkpoint(pipeline, write=False))
     return masters
@@ -103,6 +107,17 @@ def _routes_agree(pipeline: Pipeline, lookup: Lookup) -> None:
             "dead_letter; import it into a master table (MasterTable.build(SqlMaster(...).batches()"
             ", path, key=...)) and name that with master, or use how: left without dead_letter"
         )
+
+
+def _dead_letters(pipeline: Pipeline) -> Any:
+    assert pipeline.dead_letter is not None
+    dead = open_sink(pipeline.dead_letter.output, path=pipeline.dead_letter.path)
+    if dead.place == sink_of(pipeline).place:
+        raise ConfigError(
+            "the sink writes to this folder, and its readers would take dead letters for rows; "
+            "name another one"
+        )
+    return dead
 
 
 def _told(document: Document, path: Path_, question: Callable[[], Any]) -> Any:
@@ -123,6 +138,7 @@ def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
     folder = Path(pipeline.checkpoint)
     source, sink = pipeline.source, pipeline.sink
     ours = {
+        "format": FORMAT,
         "name": pipeline.name,
         "source": [source.format, _absolute(source.path), source.topic],
         "sink": [sink.output, _absolute(sink.path), sink.db_schema, sink.table],
@@ -135,6 +151,12 @@ def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
             theirs = json.loads(claim.read_text())
         except ValueError as error:
             raise ConfigError(f"{claim} is damaged: {error}") from error
+        version = theirs.get("format") if isinstance(theirs, dict) else None
+        if version != FORMAT:
+            raise ConfigError(
+                f"{claim} has the format version {version!r}, this release reads {FORMAT}; use the "
+                "release of semistream that wrote it, or a newer one"
+            )
         for field, value in ours.items():
             if theirs.get(field) != value:
                 raise ConfigError(
@@ -146,9 +168,21 @@ def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
         raise ConfigError(
             "this checkpoint belongs to a query that is no pipeline; name another folder"
         )
-    if write:
-        folder.mkdir(parents=True, exist_ok=True)
-        claim.write_text(json.dumps(ours))
+    if write and not claim.exists():
+        _publish(claim, json.dumps(ours).encode())
+
+
+def _publish(path: Path, content: bytes) -> None:
+    """A file that is whole whenever it is there."""
+    disk = Files()
+    with writing(path):
+        make_folders(disk, path.parent)
+        draft = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
+        with disk.create(draft) as file:
+            file.write(content)
+            disk.sync(file)
+        disk.rename(draft, path)
+        disk.sync_folder(path.parent)
 
 
 def _absolute(path: str | None) -> str | None:

@@ -16,6 +16,8 @@ from semistream.spark.errors import honest
 from semistream.spark.pin import QUERY
 
 _MESSAGE = "partition int, rows long, nbytes long, place string, schema binary"
+_RUN = "spark.jobGroup.id"  # Spark makes a run's id its job group
+_REMEMBERED = 1000  # sinks of all runs of this process
 Part = Callable[[DataFrame], DataFrame]
 
 
@@ -23,23 +25,29 @@ class ForeachBatch:
     """A function for ``foreachBatch`` that sends parts of each micro-batch to warehouses.
 
     Each warehouse takes its part once, however often Spark runs the batch; a batch that died
-    between two of them is completed when it is run again.
+    between two of them is completed when it is run again. Every route has entries of its own in
+    the ledgers, also where two of them lead to the same place.
     """
 
-    def __init__(self, *routes: tuple[Sink, Part]) -> None:
+    def __init__(self, *routes: tuple[Sink, Part], name: str | None = None) -> None:
         self._routes = routes
+        self._name = name
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        query = df.sparkSession.sparkContext.getLocalProperty(QUERY)
+        context = df.sparkSession.sparkContext
+        query = context.getLocalProperty(QUERY)
         if query is None:
             raise ConfigError("this is a function for writeStream.foreachBatch")
-        batch = Batch(query, batch_id)
+        run = context.getLocalProperty(_RUN)
         several = len(self._routes) > 1
         if several:
             df = df.persist()
         try:
-            for sink, part in self._routes:
+            for number, (sink, part) in enumerate(self._routes):
+                batch = Batch(_key(query, self._name, number), batch_id)
+                _done.refuse_again(run, batch, sink)
                 sink.commit(self._staged(part(df), sink, batch), batch)
+                _done.add(run, batch, sink)
         finally:
             if several:
                 df.unpersist()
@@ -52,6 +60,40 @@ class ForeachBatch:
             Staged(batch, row.partition, row.rows, row.nbytes, row.place, bytes(row.schema))
             for row in rows
         ]
+
+
+def _key(query: str, name: str | None, number: int) -> str:
+    """What a route is called in a ledger; the first one without a name is the query itself."""
+    return "-".join([query, *([name] if name else []), *([str(number)] if number else [])])
+
+
+class _Done:
+    """What the runs of this process have committed last, to find two sinks that share a ledger.
+
+    A run of a query never repeats a batch: whoever comes twice with the same batch is two, and
+    the rows of the second would pass for those of the first.
+    """
+
+    def __init__(self) -> None:
+        self._batches: dict[tuple[str | None, str, str], int] = {}
+
+    def refuse_again(self, run: str | None, batch: Batch, sink: Sink) -> None:
+        if self._batches.get((run, batch.query, sink.place)) == batch.number:
+            raise ConfigError(
+                f"two sinks of one foreachBatch function write batch {batch.number} to "
+                f"{sink.place}, and the second would find it written already; name them apart: "
+                'PostgresSink(url, table, route="late orders")'
+            )
+
+    def add(self, run: str | None, batch: Batch, sink: Sink) -> None:
+        key = (run, batch.query, sink.place)
+        self._batches.pop(key, None)
+        self._batches[key] = batch.number
+        while len(self._batches) > _REMEMBERED:
+            del self._batches[next(iter(self._batches))]
+
+
+_done = _Done()
 
 
 class PostgresSink(ForeachBatch):
@@ -68,13 +110,23 @@ class PostgresSink(ForeachBatch):
     table, schema
         Where the rows go; any name is quoted. The table is made if it is not there.
     patience
-        Seconds to wait for a server that is away.
+        Seconds to wait for a server that is away, or for a lock that another connection holds.
+    route
+        A name of its own in the ledger, for a function that calls several sinks of one table.
+        It must stay the same from start to start.
     """
 
     def __init__(
-        self, url: str, table: str, *, schema: str | None = None, patience: float = 30.0
+        self,
+        url: str,
+        table: str,
+        *,
+        schema: str | None = None,
+        patience: float = 30.0,
+        route: str | None = None,
     ) -> None:
-        super().__init__((PostgresWarehouse(url, table, schema, patience), lambda df: df))
+        sink = PostgresWarehouse(url, table, schema, patience)
+        super().__init__((sink, lambda df: df), name=route)
 
 
 class _Stage:
