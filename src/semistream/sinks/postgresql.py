@@ -48,6 +48,9 @@ class PostgresWarehouse:
         self.table = table
         self.schema = schema or None
         self._shown = f"table {table!r} of {redact(uri)}"
+        url = urlsplit(redact(uri))
+        server = f"{url.netloc.rpartition('@')[2]}{url.path}?{url.query}"
+        self.place = f"{server} {self.schema or 'public'}.{table}"
         self._server = Server(uri, self._shown, patience)
         self._target = self._named(table)
         self._ledger = Ledger(self._server, self._named(LEDGER), table)
@@ -55,12 +58,6 @@ class PostgresWarehouse:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return PostgresWarehouse, (self.uri, self.table, self.schema, self._server.patience)
-
-    @property
-    def place(self) -> str:
-        url = urlsplit(self.uri)
-        host = url.netloc.rpartition("@")[2]
-        return f"{host}{url.path}?{url.query} {self.schema or 'public'}.{self.table}"
 
     def check(self, schema: pa.Schema | None = None) -> None:
         def look(connection: Any) -> list[str]:

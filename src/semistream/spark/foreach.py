@@ -78,6 +78,8 @@ class _Done:
         self._batches: dict[tuple[str | None, str, str], int] = {}
 
     def refuse_again(self, run: str | None, batch: Batch, sink: Sink) -> None:
+        if run is None:
+            return  # it cannot be told from the run before, which may have committed this batch
         if self._batches.get((run, batch.query, sink.place)) == batch.number:
             raise ConfigError(
                 f"two sinks of one foreachBatch function write batch {batch.number} to "

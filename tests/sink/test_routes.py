@@ -1,0 +1,56 @@
+"""Two routes of one batch: ledgers tell them apart, or they are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semistream as ss
+from semistream.sinks import Batch, open_sink
+
+pytest.importorskip("pyspark")
+
+
+def postgres(user: str = "me", **options: Any) -> Any:
+    uri = f"postgresql://{user}:hunter2@host/shop?password=hunter3"
+    return open_sink("postgresql", uri=uri, **{"table": "facts", **options})
+
+
+def test_which_sinks_have_one_place(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    same = [
+        open_sink(kind, path=tmp_path / name)
+        for kind in ("parquet", "delta")
+        for name in ("out", "link", "in/../out")
+    ]
+    assert len({sink.place for sink in same}) == 1
+    assert open_sink("parquet", path=tmp_path / "other").place != same[0].place
+    assert postgres().place == postgres("you").place == postgres(schema="public").place
+    others = {postgres(schema="b").place, postgres(table="c").place}
+    assert len({postgres().place, *others}) == 3
+    assert "hunter2" not in postgres().place
+
+
+def test_the_second_sink_of_a_batch_is_refused() -> None:
+    from semistream.spark.foreach import _Done
+
+    done, first, second = _Done(), postgres(), postgres("you")
+    batch = Batch("query", 7)
+    done.refuse_again("run 1", batch, first)
+    done.add("run 1", batch, first)
+    with pytest.raises(ss.ConfigError, match=r"two sinks .* batch 7 .*facts.* route="):
+        done.refuse_again("run 1", batch, second)
+    done.refuse_again("run 1", Batch("query", 8), second)
+    done.refuse_again("run 1", Batch("query-late", 7), second)
+    done.refuse_again("run 1", batch, postgres(table="others"))
+    done.refuse_again("run 2", batch, first)  # a new start repeats the batch, as it must
+
+
+def test_keys_of_routes() -> None:
+    from semistream.spark.foreach import _key
+
+    keys = [_key("q", name, number) for name in (None, "late") for number in range(3)]
+    assert keys[0] == "q"
+    assert len(set(keys)) == len(keys)
