@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -131,6 +132,23 @@ def size_named_in(message: str) -> int:
     sizes = re.findall(r"(\d+) bytes", message)
     assert sizes, f"no size in: {message}"
     return int(sizes[-1])
+
+
+def takes(algorithm: str, option: str) -> bool:
+    """Whether the join has this option."""
+    return option in {field.name for field in dataclasses.fields(ss.ALGORITHMS[algorithm])}
+
+
+def soon(algorithm: str, **options: Any) -> dict[str, Any]:
+    """These options; a join that observes the stream before it pins pages observes few."""
+    return {**options, "observe": 20} if takes(algorithm, "observe") else options
+
+
+def check_pinned(run: Any) -> None:
+    """If the join pins the pages that it observed to be hot, something is pinned by now."""
+    if takes(run.join.name, "observe"):
+        held = run.memory.get("pinned pages", 0) or run.stats.front_stage_hits
+        assert held, f"{run.join.name} has pinned nothing: {run.memory!r}"
 
 
 def needs_direct_io(folder: Path) -> None:

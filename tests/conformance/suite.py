@@ -13,7 +13,7 @@ import pytest
 
 import naive
 import semistream as ss
-from harness import Case, cut, drive, smallest_memory
+from harness import Case, cut, drive, smallest_memory, soon
 
 ROOMY = "4MB"
 
@@ -56,7 +56,8 @@ def conform(algorithm: str, how: str, case: Case, master: Any) -> None:
     budgets = [least + 300, 2 * least, ROOMY]
     for turn, size in enumerate(case.cuts):
         memory = budgets[turn % len(budgets)]
-        join = ss.join(algorithm, memory=memory, how=how, **case.options)
+        options = {**soon(algorithm), **case.options}
+        join = ss.join(algorithm, memory=memory, how=how, **options)
         with join.open(master, on=case.on, select=case.select) as run:
             out = drive(run, cut(case.stream, size))
             naive.same_rows(naive.rows_of(out), expected)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+import naive
 import semistream as ss
 from conformance.suite import conform
-from harness import Case
+from harness import Case, check_pinned, cut, drive, takes
 
 KEYS = np.random.default_rng(1).zipf(1.4, 400) % 700
 STREAM = pa.table({"n": range(400), "k": KEYS * 3})
@@ -31,6 +31,8 @@ SETTINGS: list[dict[str, Any]] = [
     {"pinned": "3KiB"},
     {"hot_keys": [0, 3, 6, 9]},
     {"hot_keys": [100_000, 3]},
+    {"observe": 1},
+    {"observe": 50, "pinned": 0.4},
 ]
 
 
@@ -41,22 +43,30 @@ def spelled(options: dict[str, Any]) -> str:
 CASES = [Case(spelled(options), STREAM, MASTER, options=options) for options in SETTINGS]
 
 
-def fields_of(algorithm: str) -> set[str]:
-    return {field.name for field in dataclasses.fields(ss.ALGORITHMS[algorithm])}
-
-
 @pytest.mark.parametrize(
     ("algorithm", "how", "case"),
     [
         pytest.param(algorithm, how, case, id=f"{algorithm}-{how}-{case.name}")
         for case in CASES
         for algorithm in ss.ALGORITHMS
-        if set(case.options) <= fields_of(algorithm)
+        if all(takes(algorithm, option) for option in case.options)
         for how in ("left", "left_semi")
     ],
 )
 def test_options(algorithm: str, how: str, case: Case, master_of: Any) -> None:
     conform(algorithm, how, case, master_of(case))
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ss.ALGORITHMS if takes(name, "observe")])
+@pytest.mark.parametrize("how", naive.HOWS)
+def test_pages_that_were_observed_are_pinned(algorithm: str, how: str, master_of: Any) -> None:
+    """The stream goes on after that, so pinned pages and pages on disk serve it together."""
+    case = CASES[0]
+    join = ss.join(algorithm, memory="60KB", how=how, observe=50, pinned="20KB")
+    with join.open(master_of(case), on="k") as run:
+        out = drive(run, cut(STREAM, 40))
+        check_pinned(run)
+    naive.same_rows(naive.rows_of(out), case.expected(how))
 
 
 BAD: list[dict[str, Any]] = [
@@ -82,7 +92,7 @@ BAD: list[dict[str, Any]] = [
         pytest.param(algorithm, options, id=f"{algorithm}-{spelled(options)}")
         for algorithm in ss.ALGORITHMS
         for options in BAD
-        if set(options) <= fields_of(algorithm)
+        if all(takes(algorithm, option) for option in options)
     ],
 )
 def test_options_that_cannot_be(algorithm: str, options: dict[str, Any]) -> None:

@@ -17,10 +17,13 @@ import semistream as ss
 from harness import (
     build,
     check_books,
+    check_pinned,
     cut,
     drain_by_steps,
     needs_direct_io,
     smallest_memory,
+    soon,
+    takes,
     watched,
 )
 from semistream.master.disk_read import DiskRead
@@ -77,7 +80,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def open_run(algorithm: str, folder: Path, how: str = "left") -> Any:
     master = ss.MasterTable.open(folder)
     least = smallest_memory(algorithm, master, cut(STREAM, 50), "k", how=how)
-    return ss.join(algorithm, memory=int(1.3 * least), how=how).open(master, on="k")
+    options = soon(algorithm, memory=int(1.3 * least), how=how)
+    return ss.join(algorithm, **options).open(master, on="k")
 
 
 def collect(out: list[pa.RecordBatch], rows: Iterable[pa.RecordBatch]) -> bool:
@@ -151,6 +155,32 @@ def test_a_disk_broken_from_the_start(algorithm: str, folder: Path, disk: Disk) 
         disk.broken = False
         out += drain_by_steps(run)
     naive.same_rows(naive.rows_of(out), naive.join(STREAM.slice(0, 200), MASTER, "k", "left"))
+
+
+@pytest.mark.parametrize("algorithm", [n for n in ss.ALGORITHMS if takes(n, "observe")])
+@pytest.mark.parametrize("source", ["observed", "given"])
+def test_a_disk_that_breaks_while_pages_are_pinned(
+    algorithm: str, source: str, folder: Path, disk: Disk
+) -> None:
+    """Pinning is repeated from the start or goes on, and no row comes twice."""
+    hot = {"hot_keys": STREAM["k"].combine_chunks()} if source == "given" else {"observe": 50}
+    join = ss.join(algorithm, memory="120KB", how="left", pinned="24KB", **hot)
+    out: list[pa.RecordBatch] = []
+    failed = 0
+    with join.open(ss.MasterTable.open(folder), on="k") as run:
+        disk.fail_every = 4
+        for batch in cut(STREAM, 50):
+            failed += collect(out, run.push(batch))
+            for _ in range(100):
+                if run.stats.waiting == 0:
+                    break
+                failed += collect(out, run.step())
+                check_books(run)
+        assert failed > 3, "the test broke hardly anything"
+        check_pinned(run)
+        assert run.stats.waiting == 0
+        assert run.stats.rows_out == sum(rows.num_rows for rows in out) == len(STREAM)
+    naive.same_rows(naive.rows_of(out), naive.join(STREAM, MASTER, "k", "left"))
 
 
 def damage(segment: Path, how: str) -> None:

@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 import naive
 import semistream as ss
-from harness import build, check_books, watched
+from harness import build, check_books, soon, watched
 
 KEYS = st.integers(0, 30)
 MASTER = pa.schema([("k", pa.int64()), ("v", pa.int64()), ("text", pa.string())])
@@ -53,7 +53,8 @@ class ChangingTable(RuleBasedStateMachine):
         path = Path(self.folder.name) / "table"
         self.master = build(path, self.as_table(), ["k"], unique=True, page_bytes=page_bytes)
         self.how = how
-        self.run = ss.join(self.algorithm, memory=memory, how=how).open(self.master, on="k")
+        options = soon(self.algorithm, memory=memory, how=how)
+        self.run = ss.join(self.algorithm, **options).open(self.master, on="k")
 
     def new_row(self, key: int) -> dict[str, Any]:
         self.written += 1

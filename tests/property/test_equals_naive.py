@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import naive
 import semistream as ss
-from harness import build, drive, smallest_memory
+from harness import build, drive, smallest_memory, soon
 
 KEY_VALUES: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-5, 40) | st.sampled_from([-(2**63), 2**63 - 1]),
@@ -115,7 +115,8 @@ def check(algorithm: str, drawn: Drawn) -> None:
             algorithm, master, batches, drawn.on, how=drawn.how, select=drawn.select
         )
         note(f"memory: {least} is the least")
-        join = ss.join(algorithm, memory=int(least * drawn.memory_factor), how=drawn.how)
+        options = soon(algorithm, memory=int(least * drawn.memory_factor), how=drawn.how)
+        join = ss.join(algorithm, **options)
         with join.open(master, on=drawn.on, select=drawn.select) as run:
             out = naive.rows_of(drive(run, batches))
     naive.same_rows(out, naive.join(drawn.stream, drawn.master, drawn.on, drawn.how, drawn.select))

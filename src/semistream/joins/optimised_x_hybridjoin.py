@@ -58,6 +58,7 @@ class OptimisedXHybridRun(HybridRun):
     def _attach(self, source: PageSource) -> None:
         super()._attach(source)
         self._hot = HotPages(source, self.join.hot_keys, self.join.observe)
+        self._filled = 0  # pages whose rows are in the front stage
 
     def _front_share(self) -> float | int | str:
         pinned: float | int | str | None = self.join.pinned
@@ -73,10 +74,13 @@ class OptimisedXHybridRun(HybridRun):
         super()._admit()
 
     def _fill(self) -> None:
-        """Load the rows of the hottest pages into the front stage, for good."""
+        """Load the rows of the hottest pages into the front stage, for good.
+
+        After a failed read it goes on with the page that could not be read.
+        """
         if not isinstance(self._front, FrontStage):
             return
-        for number in self._hot.ranking():
+        for number in self._hot.ranking()[self._filled :]:
             walk = Walk(number, number)
             walk.fill(self._read(self._reader, number, 1), self._binding)
             assert walk.codes is not None
@@ -84,3 +88,4 @@ class OptimisedXHybridRun(HybridRun):
             columns = [walk.pages[0].column(name) for name in self._cached_names()]
             if not self._front.fill(walk.codes[first], sizes, columns, rows):
                 break
+            self._filled += 1

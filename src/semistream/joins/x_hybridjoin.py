@@ -103,9 +103,12 @@ class XHybridRun(HybridRun):
         super()._admit()
 
     def _pin(self) -> None:
-        """Copy the hottest pages that fit into the non-swappable part."""
-        room = self._pinned_bytes
-        for number in self._hot.ranking():
+        """Copy the hottest pages that fit into the non-swappable part.
+
+        After a failed read it goes on with the page that could not be read.
+        """
+        room = self._pinned_bytes - sum(page.nbytes for page in self._pinned)
+        for number in self._hot.ranking()[len(self._pinned) :]:
             copy = self._copy_of(number)
             if copy.nbytes > room:
                 break
