@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -20,6 +20,11 @@ class HasKey(Protocol):
     def schema(self) -> pa.Schema: ...
     @property
     def key(self) -> tuple[str, ...]: ...
+
+
+class HasVersion(HasKey, Protocol):
+    @property
+    def version(self) -> int: ...
 
 
 def key_pairs(on: On) -> dict[str, str]:
@@ -114,6 +119,32 @@ class Binding:
                 f"this batch's schema differs from the first one's: "
                 f"{_difference(self.stream_schema, batch.schema)}; cast it to the first schema"
             )
+
+    def check_version(self, master: HasVersion, opened: int) -> None:
+        """Refuse a version of the master table whose key or output columns have changed.
+
+        Columns are taken by name, so their order is free, and other columns may come and go.
+        """
+        changes = list(self._changes(master))
+        if changes:
+            raise SchemaError(
+                f"version {master.version} of the master table does not fit a run that was opened "
+                f"with version {opened}: {'; '.join(changes)}. Open the join again, or stay with "
+                f"the old version by use({opened})"
+            )
+
+    def _changes(self, master: HasKey) -> Iterator[str]:
+        if master.key != self.master_key:
+            yield f"its key is {list(master.key)} and was {list(self.master_key)}"
+        for name in dict.fromkeys((*self.master_key, *self.master_columns)):
+            if name not in master.schema.names:
+                yield f"column {name!r} is missing"
+                continue
+            was, now = self._master_schema.field(name), master.schema.field(name)
+            if now.type != was.type:
+                yield f"column {name!r} is {now.type} and was {was.type}"
+            elif now.nullable and not was.nullable and self.how == "inner":
+                yield f"column {name!r} may be null and could not be before"
 
     def stream_codes(self, batch: pa.RecordBatch) -> tuple[Codes, Mask | None]:
         return self.codec.codes([batch.column(name) for name in self.stream_key])

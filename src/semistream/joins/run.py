@@ -72,6 +72,8 @@ class Run(MemoryPlan):
         self._iteration_started: tuple[float, int, int] | None = None
         self._output_bytes = 0
         self._spare = 0
+        self._unreachable: int | None = None  # a version that the run could not move to
+        self._detached = False  # a move failed, and so did the way back
         self._attach(source)
         self._wanted = source.version
         need = self._need()
@@ -125,10 +127,17 @@ class Run(MemoryPlan):
         self.close()
 
     def use(self, version: int) -> None:
-        """Batches pushed from now on meet this version of the master table, until told again."""
+        """Batches pushed from now on meet this version of the master table, until told again.
+
+        So do batches that still wait because the run could not move to their version.
+        """
         self._check_open()
         self._follow = False
         self._wanted = version
+        for waiting in self._incoming:
+            if waiting.version == self._unreachable:
+                waiting.version = version
+        self._unreachable = None
 
     @property
     def version(self) -> int:
@@ -213,6 +222,8 @@ class Run(MemoryPlan):
                     return
 
     def _work(self) -> None:
+        if self._detached:
+            self._return_to(self._source)
         if self._busy:
             self._resume()
         elif self._incoming and self._incoming[0].version != self.version:
@@ -236,26 +247,39 @@ class Run(MemoryPlan):
     # -- versions --------------------------------------------------------------------------
 
     def _move(self) -> None:
-        """Go to the next incoming batch's version. Nothing waits, so nothing mixes versions."""
+        """Go to the next incoming batch's version. Nothing waits, so nothing mixes versions.
+
+        If that fails, the run stays where it was and the batch goes on waiting.
+        """
         old = self._source
         assert isinstance(old, MasterTable)
-        new = MasterTable.open(old.path, self._incoming[0].version, mapped=old.mapped)
+        self._unreachable = self._incoming[0].version
+        new = MasterTable.open(old.path, self._unreachable, mapped=old.mapped)
+        self._binding.check_version(new, old.version)
         dropped = self._forget_changed(new, old.version)
         self._detach()
-        self._attach(new)
         try:
+            self._attach(new)
             self._fit()
-        except BudgetError:  # this version's pages are too large: stay where we were
-            self._detach()
-            self._attach(old)
-            self._fit()
+        except BaseException:
+            self._return_to(old)
             raise
+        self._unreachable = None
         self._observer.version_changed(old.version, new.version, dropped)
+
+    def _return_to(self, source: PageSource) -> None:
+        """Attach the version that the run had; if this fails, too, the next call tries again."""
+        self._source, self._detached = source, True
+        self._detach()
+        self._attach(source)
+        self._divide()
+        self._detached = False
 
     def _fit(self) -> None:
         """After a move: divide the memory again if the components no longer fit."""
         fixed = self._index_bytes + self._disk_bytes()
-        if fixed > self._fixed or self._need() > self._budget:
+        longer_rows = 2 * self._row_most() > self._output_bytes
+        if fixed > self._fixed or longer_rows or self._need() > self._budget:
             self._divide()
 
     def _bind(self, batch: pa.RecordBatch) -> None:
