@@ -106,6 +106,10 @@ class Binding:
         self.stream_schema = stream
         self.schema = pa.schema(fields)
 
+    def unbind(self) -> None:
+        """The first batch was refused: the next one fixes the stream's schema."""
+        self.stream_schema = self.schema = None
+
     def check_batch(self, batch: Any) -> None:
         if not isinstance(batch, pa.RecordBatch):
             raise SchemaError(

@@ -97,7 +97,7 @@ class MemoryPlan(ABC):
     def _note_widest(self, batch: pa.RecordBatch) -> None:
         """Output must have room for two rows of the widest kind."""
         before = self._stream_row_most
-        self._stream_row_most = max(before, longest_row(batch))
+        self._stream_row_most = max(before, longest_row(batch, self._budget // 64))
         if self._stream is not None and 2 * self._row_most() > self._output_bytes:
             need = self._need() + 2 * self._row_most()
             self._stream_row_most = before

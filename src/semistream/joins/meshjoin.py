@@ -87,8 +87,6 @@ class MeshRun(ProbingRun):
             self._open_chunk += self._admit_to(wanted, self._window.add)
         else:
             self._full = True
-        if self._full and not self._window.count:
-            raise self._no_room()
 
     def _begin(self) -> None:
         """Read the next partition; when that worked, the open chunk joins the queue."""

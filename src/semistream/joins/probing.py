@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.errors import BudgetError
 from semistream.joins.binding import Binding
 from semistream.joins.front_stage import MOST_ROWS_PER_KEY
 from semistream.joins.intake import IntakeRun
@@ -157,15 +156,14 @@ class ProbingRun(IntakeRun):
             self._admit_to(vacant, self._window.add)
         else:
             self._full = True
-        if self._full and not self._window.count:
-            raise self._no_room()
 
-    def _no_room(self) -> BudgetError:
-        """A tuple does not fit into an empty window."""
-        part = self._next_slice()
+    def _check_room(self, batch: pa.RecordBatch) -> None:
         assert self._stream is not None
-        needed = self._window_kind.smallest(self._stream, part.columns, part.position)
-        return self._refuse(self._budget + 2 * needed)
+        columns = self._stream.columns(batch)
+        row = self._window.rows.first_too_large(columns)
+        if row is not None:
+            needed = self._window_kind.smallest(self._stream, columns, row)
+            raise self._refuse(self._budget + 2 * needed)
 
     @property
     def _held(self) -> int:

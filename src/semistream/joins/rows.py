@@ -8,7 +8,7 @@ place; nested columns, which are rare, stay Arrow arrays in an arena.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -125,6 +125,18 @@ class RowStore:
             arena.live_bytes + _taken_bytes(columns[i], rows) <= self._arena_limit
             for i, arena in self._arenas.items()
         )
+
+    def first_too_large(self, columns: Sequence[pa.Array]) -> int | None:
+        """The first row that would not fit even if nothing else were held; None if all would."""
+        sizes = [_units_of(columns[i]) for i in self.layout.text]
+        if sum(int(units.max(initial=0)) for units in sizes) > self._limit:
+            large = np.flatnonzero(sum(sizes) > self._limit)
+            if len(large):
+                return int(large[0])
+        for i in self._arenas:
+            for row, _ in _rows_above(columns[i], self._arena_limit, 0, len(columns[i])):
+                return row
+        return None
 
     def bytes_for(self, columns: Sequence[pa.Array], rows: Rows) -> int:
         """Heap and arena bytes that a store needs to hold just these rows."""
@@ -352,8 +364,30 @@ def _taken_bytes(column: pa.Array, rows: Rows) -> int:
     return int(column.take(pa.array(rows)).nbytes)
 
 
-def longest_row(batch: pa.RecordBatch) -> int:
-    """An upper bound on the bytes of the batch's longest row."""
+def _units_of(column: pa.Array) -> Any:
+    """Heap units that each value of a text column takes."""
+    offsets, _, valid = _text_parts(column)
+    units = 1 - np.diff(offsets) // -_UNIT
+    return np.where(valid, units, 0) if len(valid) else units
+
+
+def _rows_above(column: pa.Array, limit: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Those of these rows that take more than ``limit`` bytes when they are copied out."""
+    if end - start == 1:
+        nbytes = _taken_bytes(column, np.array([start]))
+        if nbytes > limit:
+            yield start, nbytes
+    elif end > start and column.slice(start, end - start).nbytes + 16 > limit:
+        middle = (start + end) // 2
+        yield from _rows_above(column, limit, start, middle)
+        yield from _rows_above(column, limit, middle, end)
+
+
+def longest_row(batch: pa.RecordBatch, notable: int) -> int:
+    """An upper bound on the bytes of the batch's longest row.
+
+    For nested values it is an estimate, unless one has more than ``notable`` bytes.
+    """
     total = 8
     for column in batch.columns:
         width = width_of(column.type)
@@ -364,7 +398,9 @@ def longest_row(batch: pa.RecordBatch) -> int:
             total += int(np.diff(offsets).max(initial=0)) + 9
         elif len(column):
             # nested: no cheap bound but the column itself; far above average is rare
-            total += int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
+            usual = int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
+            above = _rows_above(column, max(usual, notable), 0, len(column))
+            total += max((nbytes for _, nbytes in above), default=usual)
     return total
 
 

@@ -86,15 +86,12 @@ class Run(MemoryPlan):
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take in a batch; iterate over the result to get the rows that are ready.
 
-        The batch is accepted by the call itself. Work that an abandoned iterator leaves undone
-        is done by the next call.
+        The batch is accepted by the call itself, or refused as a whole. Work that an abandoned
+        iterator leaves undone is done by the next call.
         """
         self._check_open()
-        self._binding.check_batch(batch)
         version = self._source.newest_version() if self._follow else self._wanted
-        self._note_widest(batch)
-        if self._stream is None:
-            self._bind(batch)
+        self._check_batch(batch)
         self.stats.tuples_in += batch.num_rows
         self._observer.pushed(batch.num_rows)
         if batch.num_rows or version != self.version:
@@ -165,6 +162,9 @@ class Run(MemoryPlan):
 
     def _measure(self, sample: pa.RecordBatch) -> None:
         """Note what the division of memory needs to know of the stream's tuples."""
+
+    def _check_room(self, batch: pa.RecordBatch) -> None:
+        """Refuse a batch with a tuple that could never wait; by default none waits."""
 
     @abstractmethod
     def _admit(self) -> None:
@@ -282,16 +282,31 @@ class Run(MemoryPlan):
         if fixed > self._fixed or longer_rows or self._need() > self._budget:
             self._divide()
 
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
+        """Refuse a batch that does not fit the stream, or has a tuple that the budget cannot hold.
+
+        A refused batch changes nothing: if it was the first, the next one is the first again.
+        """
+        first, widest = self._stream is None, self._stream_row_most
+        self._binding.check_batch(batch)
+        try:
+            self._note_widest(batch)
+            if first:
+                self._bind(batch)
+            self._check_room(batch)
+        except BudgetError:
+            self._stream_row_most = widest
+            if first:
+                self._stream = None
+                self._binding.unbind()
+            raise
+
     def _bind(self, batch: pa.RecordBatch) -> None:
         """The first batch tells what a stream tuple looks like: divide the memory."""
         assert self._binding.stream_schema is not None
         self._stream = StreamLayout(self._binding, self._binding.stream_schema)
         self._measure(batch.slice(0, 1024))
-        try:
-            self._divide()
-        except BudgetError:
-            self._stream = None
-            raise
+        self._divide()
 
     def _forget_changed(self, new: PageSource, since: int) -> int:
         if self._front is None:

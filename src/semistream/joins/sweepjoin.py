@@ -107,8 +107,6 @@ class SweepRun(SweepReads):
             self._full |= self._lacks_room()
         self._pressed |= self._full
         self._most_waiting = max(self._most_waiting, self._window.count)
-        if self._full and not self._window.count:
-            raise self._no_room()
 
     def _add(self, codes: Any, columns: Any, rows: Any) -> int:
         batch = self._next_slice().batch
