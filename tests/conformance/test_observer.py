@@ -11,7 +11,7 @@ import pytest
 
 import semistream as ss
 from conformance.suite import every_algorithm
-from harness import build, cut, drive
+from harness import build, cut, drive, takes
 from semistream.testing import FakeClock, RecordingObserver
 
 MASTER = pa.table({"k": range(2000), "text": ["x" * 20] * 2000})
@@ -43,7 +43,9 @@ def test_an_observer_sees_what_the_stats_count(algorithm: str, master: Any) -> N
     assert clock.now < 0.001 * 20 * len(observer.events)
 
 
-@pytest.mark.parametrize("algorithm", [name for name in ss.ALGORITHMS if name.startswith("c")])
+@pytest.mark.parametrize(
+    "algorithm", [name for name in ss.ALGORITHMS if takes(name, "front_stage")]
+)
 def test_the_front_stage_reports_itself(algorithm: str, master: Any) -> None:
     observer = RecordingObserver()
     with ss.join(algorithm, memory="60KB").open(master, on="k", observer=observer) as run:

@@ -2,7 +2,8 @@
 
 Any join can be given one. It is a tuple-level cache: a master row enters when it met at least
 ``threshold`` waiting tuples at once, and then overwrites the least frequent row. The threshold
-moves: down while the cache is not full (or nothing is ever evicted), up when it evicts too much.
+moves: down while the cache is not full (or next to nothing is evicted), up when it evicts too
+much. Time is counted in probes, so that it moves whether or not anything is admitted.
 
 | in the paper | here |
 |---|---|
@@ -33,7 +34,9 @@ from semistream.memory import check_part
 ENTRY_BYTES = 8 + 4 * 6  # code, bucket, chain, sibling, higher, lower, free slot
 MOST_ROWS_PER_KEY = 16
 _NONE = np.zeros(0, np.bool_)
-_ADMISSIONS_PER_ROUND = 64
+_FILLING, _CHURNING = 1 / 8, 1  # probes per slot, after which the threshold may move
+_CHURN_MOST, _CHURN_LEAST = 1 / 32, 1 / 1024  # rows overwritten per probe
+_FULL = 0.98  # of the slots
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +97,8 @@ class FrontStage:
         self._lower = np.arange(capacity + LISTS, dtype=np.int32)
         self._free = np.arange(capacity, dtype=np.int32)[::-1].copy()
         self._free_count = capacity
-        self._round = 0
-        self._evicted_in_round = 0
+        self._probes = 0  # in this round
+        self._evicted = 0
 
     @property
     def nbytes(self) -> int:
@@ -145,6 +148,8 @@ class FrontStage:
             hit_slots,
             miss_rows,
         )
+        self._probes += stop - start
+        self._adapt()
         return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
 
     def worth(self, codes: Codes, counts: Any) -> Any:
@@ -168,11 +173,10 @@ class FrontStage:
         if not len(codes):
             return 0, 0
         evicted = self._make_room(columns, rows)
+        self._evicted += evicted
         if self._free_count < len(rows) or self.rows.room(columns, rows) < len(rows):
             return 0, evicted
-        admitted = self._enter(codes, counts, frequencies, columns, rows)
-        self._adapt(evicted)
-        return admitted, evicted
+        return self._enter(codes, counts, frequencies, columns, rows), evicted
 
     def fill(self, codes: Codes, counts: Any, columns: Sequence[pa.Array], rows: Rows) -> bool:
         """Enter keys for good, if there is room without evicting anything."""
@@ -208,19 +212,23 @@ class FrontStage:
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 
-    def _adapt(self, evicted: int) -> None:
-        """Move the threshold after every round of admissions."""
-        self._round += 1
-        self._evicted_in_round += evicted
-        if self._round < _ADMISSIONS_PER_ROUND:
+    def _adapt(self) -> None:
+        """Move the threshold, if there were enough probes since it moved last.
+
+        A cache whose rows are overwritten is full: long texts may fill it before its slots do.
+        """
+        if not self._evicted and self.count < _FULL * self.capacity:
+            if self._probes < _FILLING * self.capacity:
+                return
+            self.threshold -= self.threshold // 4 or 1
+        elif self._probes < _CHURNING * self.capacity:
             return
-        churn = self._evicted_in_round / self.capacity
-        if churn > 1 / 16:
+        elif self._evicted > _CHURN_MOST * self._probes:
             self.threshold += 1
-        elif (self._free_count > self.capacity // 50 or churn < 1 / 512) and self.threshold > 1:
+        elif self._evicted < _CHURN_LEAST * self._probes:
             self.threshold -= 1
-        self._round = 0
-        self._evicted_in_round = 0
+        self.threshold = max(1, self.threshold)
+        self._probes = self._evicted = 0
 
     def drop(self, codes: Codes) -> int:
         """Forget these keys: their rows have changed. Returns the rows dropped."""
