@@ -43,9 +43,7 @@ def test_an_observer_sees_what_the_stats_count(algorithm: str, master: Any) -> N
     assert clock.now < 0.001 * 20 * len(observer.events)
 
 
-@pytest.mark.parametrize(
-    "algorithm", [name for name in ss.ALGORITHMS if takes(name, "front_stage")]
-)
+@pytest.mark.parametrize("algorithm", [n for n in ss.ALGORITHMS if takes(n, "front_stage")])
 def test_the_front_stage_reports_itself(algorithm: str, master: Any) -> None:
     observer = RecordingObserver()
     with ss.join(algorithm, memory="60KB").open(master, on="k", observer=observer) as run:

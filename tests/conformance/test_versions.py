@@ -155,9 +155,7 @@ def test_rows_that_become_much_shorter(algorithm: str, tmp_path: Path) -> None:
     naive.same_rows(naive.rows_of(out), expected)
 
 
-@pytest.mark.parametrize(
-    "algorithm", [name for name in ss.ALGORITHMS if takes(name, "front_stage")]
-)
+@pytest.mark.parametrize("algorithm", [n for n in ss.ALGORITHMS if takes(n, "front_stage")])
 def test_a_change_drops_only_the_changed_keys(algorithm: str, master: Any) -> None:
     hot = pa.table({"n": range(400), "k": HOT * 80})
     observer = RecordingObserver()

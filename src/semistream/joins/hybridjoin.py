@@ -5,9 +5,10 @@ partition is probed into the whole window, and every tuple that it matches leave
 So no page is read in vain, and a popular page serves many tuples. The slots that became free
 are refilled from the stream.
 
-Waiting is bounded: each iteration serves the oldest tuple, and no partition is read twice for
-tuples that waited at the same time, so a tuple leaves after at most as many iterations as
-there are partitions, or tuples ahead of it in the queue, whichever is less.
+Waiting is bounded: each iteration serves the oldest tuple, so a tuple leaves after at most one
+iteration more than there are tuples ahead of it in the queue. A page that was probed while a tuple
+waited is not read again for it, so at most as many of these iterations read as there are
+partitions (unless absent keys fall between pages that a key runs across).
 
 | in the paper | here |
 |---|---|

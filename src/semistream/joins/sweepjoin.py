@@ -2,9 +2,9 @@
 
 Tuples that miss the front stage wait in one list per *stretch*, the few neighbouring pages that
 hold their key. A sweep goes round the master in key order and visits only stretches that someone
-waits for, and of those only the pages that someone needs; the next visits' pages are read while
-this one is joined. A page meets all its waiters at once, and they leave: matched, or proven
-absent. Their rows are gathered over several visits into one output batch.
+waits for, and of those the pages that someone needs (and a few between them); the next visits'
+pages are read while this one is joined. A page meets all its waiters at once, and they leave:
+matched, or proven absent. Their rows are gathered over several visits into one output batch.
 
 Waiting is bounded by one sweep: a tuple leaves at the latest when the sweep has gone round.
 
@@ -200,9 +200,11 @@ class SweepRun(SweepReads):
     @property
     def longest_wait(self) -> int:
         """Iterations that a tuple can wait at most: the visits of one sweep, those that were found
-        ahead of it, and those whose rows are kept back to fill a batch."""
-        pages = np.diff(self._stretches.first_page)
-        return int((-(-pages // (2 + _GAP))).sum()) + self._ahead + 1 + _KEPT
+        ahead of it (the last ones of a whole stretch), and those whose rows are kept back to fill
+        a batch."""
+        visits = -(-np.diff(self._stretches.first_page) // (2 + _GAP))
+        found = self._ahead + 1 + int(visits.max(initial=1))
+        return max(1, int(visits.sum())) + found + _KEPT
 
     # -- joining a visit's pages -------------------------------------------------------------
 
