@@ -34,6 +34,7 @@ class HotPages:
         self._source = source
         self._counts = np.zeros(source.num_pages, np.int64)
         self._left = observe if source.num_pages else 0
+        self._observed: pa.RecordBatch | None = None
         self.decided_now = False
         if hot_keys is not None and source.num_pages:
             if hot_keys.num_columns != len(source.key):
@@ -50,12 +51,19 @@ class HotPages:
         return self._left > 0
 
     def observe(self, binding: Binding, batch: pa.RecordBatch) -> None:
-        """Count the head of the stream, batch by batch."""
+        """Count the head of the stream, batch by batch.
+
+        A batch that finds the window full is offered again; it counts once.
+        """
+        if batch is self._observed:
+            return
+        self._observed = batch
         part = batch.slice(0, self._left)
         columns = binding.codec.adopt([part.column(name) for name in binding.stream_key])
         self._count(pa.table(columns, [str(i) for i in range(len(columns))]).drop_null().columns)
         self._left -= part.num_rows
         if self._left <= 0:
+            self._observed = None
             self.decided_now = True
 
     def _count(self, columns: list[pa.ChunkedArray]) -> None:

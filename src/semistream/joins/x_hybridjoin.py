@@ -120,6 +120,10 @@ class XHybridRun(HybridRun):
         page = self._read(self._reader, number, 1)[0]
         return page.take(pa.array(np.arange(page.num_rows)))
 
+    def _iteration_begins(self) -> None:
+        if self._pinned_next or not self._pinned:  # else the pinned part's turn has begun it
+            super()._iteration_begins()
+
     def _begin(self) -> None:
         if self._hot.decided_now:
             self._pin()
