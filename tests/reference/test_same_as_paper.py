@@ -1,0 +1,142 @@
+"""Our joins do what the papers' loops do, up to the differences that their files state.
+
+Every call of a run is compared with the same call of the reference: which pages are read in
+which order, how many tuples leave in each iteration, which rows come out, how the front stage
+changes, how many tuples wait.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, note, settings
+from hypothesis import strategies as st
+
+import naive
+from reference.observed import batch_of, build, relation_of, table_of
+from reference.pairs import JOINS, Knobs, pair
+from reference.trace import Call, Relation, Tuple, visible
+
+every_join = pytest.mark.parametrize("name", JOINS)
+SEVERAL_ROWS = [key for key in range(40) for _ in range(1 + (key % 3 == 0) + 7 * (key % 13 == 5))]
+
+
+def numbered(keys: Sequence[int | None]) -> list[Tuple]:
+    return [Tuple(number, key) for number, key in enumerate(keys)]
+
+
+def pushes(tuples: Sequence[Tuple], sizes: Sequence[int]) -> list[list[Tuple]]:
+    """The tuples cut into batches of these sizes, over and over."""
+    batches, start = [], 0
+    while start < len(tuples):
+        size = sizes[len(batches) % len(sizes)]
+        batches.append(list(tuples[start : start + size]))
+        start += size
+    return batches
+
+
+def same_call(ours: Call, reference: Call, what: str) -> None:
+    assert ours.events == visible(reference.events), what
+    assert sorted(ours.rows, key=str) == sorted(reference.rows, key=str), what
+    assert (ours.hits, ours.waiting) == (reference.hits, reference.waiting), what
+
+
+def compare(
+    name: str,
+    master: Any,
+    relation: Relation,
+    knobs: Knobs,
+    tuples: Sequence[Tuple],
+    sizes: Sequence[int] = (1,),
+    pause_every: int = 0,
+    finish_by_steps: bool = True,
+) -> list[Any]:
+    """Feed both sides the same calls. Returns all events of the reference."""
+    both = pair(name, master, relation, knobs)
+    sizes = [min(size, both.largest_push) for size in sizes]
+    rows: list[tuple[int, int | None]] = []
+    events: list[Any] = []
+
+    def call(what: str, *arguments: Any) -> int:
+        reference = getattr(both.reference, what)(*arguments)
+        ours = getattr(both.ours, what)(*arguments)
+        same_call(ours, reference, f"{name}: {what} {arguments}")
+        rows.extend(reference.rows)
+        events.extend(reference.events)
+        return reference.waiting
+
+    with both.ours:
+        for number, batch in enumerate(pushes(tuples, sizes)):
+            call("push", batch)
+            if pause_every and number % pause_every == pause_every - 1:
+                call("step")
+        while finish_by_steps and call("step"):
+            pass
+        assert call("flush") == 0
+    expected = naive.join(as_table(tuples), as_master(relation), "k", "left")
+    naive.same_rows(rows, [(row[0], row[2]) for row in expected])
+    return events
+
+
+def as_table(tuples: Sequence[Tuple]) -> Any:
+    import pyarrow as pa
+
+    return pa.Table.from_batches([batch_of(tuples, 0)])
+
+
+def as_master(relation: Relation) -> Any:
+    return table_of([row.key for page in relation.pages for row in page])
+
+
+# -- fixed cases ----------------------------------------------------------------------------------
+
+
+def skewed(seed: int, count: int, keys: Sequence[int]) -> list[int]:
+    """Mostly the first keys, sometimes any other, sometimes none of the master's."""
+    draw = random.Random(seed)
+    return [
+        draw.choice(keys[:4] if draw.random() < 0.5 else keys)
+        if draw.random() < 0.9
+        else draw.randrange(-3, max(keys) + 3)
+        for _ in range(count)
+    ]
+
+
+CASES: dict[str, tuple[list[int], list[int | None]]] = {
+    "foreign keys": (list(range(60)), [(i * 7) % 60 for i in range(150)]),
+    "hot keys": (list(range(0, 120, 2)), list(skewed(1, 300, range(0, 120, 2)))),
+    "one hot key": (list(range(60)), [5] * 120),
+    "all absent": (list(range(0, 60, 2)), [(2 * i + 1) % 70 for i in range(120)]),
+    "all above": (list(range(60)), [100] * 70 + [101] * 30),
+    "null keys": (list(range(60)), [None if i % 3 == 0 else i % 50 for i in range(120)]),
+    "several rows": (SEVERAL_ROWS, list(skewed(2, 200, range(40)))),
+    "a key over pages": ([1] * 3 + [2] * 40 + [3, 4, 5], [2, 3, 9, 1, 2, 0, 4] * 12),
+    "one page": ([1, 2, 3], [1, 2, 3, 4, 1, 2] * 20),
+    "empty": ([], [1, 2, 3] * 30),
+}
+
+
+@pytest.fixture(scope="module")
+def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    built: dict[str, tuple[Any, Relation]] = {}
+
+    def get(case: str) -> tuple[Any, Relation]:
+        if case not in built:
+            master = build(tmp_path_factory.mktemp("reference") / "table", CASES[case][0], 320)
+            built[case] = master, relation_of(master)
+        return built[case]
+
+    return get
+
+
+@pytest.mark.parametrize("case", CASES)
+@every_join
+def test_fixed_cases(name: str, case: str, master_of: Any) -> None:
+    stream = numbered(CASES[case][1])
+    knobs = Knobs(pages_at_once=1 + 2 * (len(case) % 2))
+    compare(name, *master_of(case), knobs, stream, sizes=(1, 2, 5), pause_every=9)
