@@ -6,7 +6,12 @@ front stage together with the rows that were just fetched for it.
 
 Nothing waits: a tuple is served in the push that brought it.
 
-Differences from the paper: those of INLJ and of the front stage.
+Differences from the paper
+--------------------------
+- Those of INLJ and of the front stage.
+- Rows enter the front stage when the wave that fetched them is over.
+- A key with rows in several pages, or with more rows than an output batch holds, is neither
+  noted in the temporary buffer nor cached.
 """
 
 from __future__ import annotations

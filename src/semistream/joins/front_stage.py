@@ -11,8 +11,15 @@ much. Time is counted in probes, so that it moves whether or not anything is adm
 | frequency recorder | the lists of entries per frequency |
 | thresholdValue | ``threshold`` |
 
-Differences from the paper: an entry is a key with *all* its master rows, so duplicate keys are
-joined exactly; frequencies above 255 count as 255; a key with more than 16 rows is not cached.
+Differences from the paper
+--------------------------
+- Hits that directly follow the tuple which took the last vacant slot go out before the next
+  iteration, if they came in the same batch.
+- An entry is a key with *all* its master rows, so duplicate keys are joined exactly;
+  frequencies above 255 count as 255; a key with more than 16 rows is not cached.
+- All rows of a disk buffer that are hot enter together and do not evict one another; if they
+  would fill more than half of the front stage, the most frequent ones enter.
+- A row that is held already gets the frequency that it met last.
 """
 
 from __future__ import annotations

@@ -20,10 +20,14 @@ partitions (unless absent keys fall between pages that a key runs across).
 Differences from the paper
 --------------------------
 - Refill takes what has arrived. Read literally, the paper's "if w tuples are available" starves
-  a slow stream.
+  a slow stream. An iteration begins when a tuple finds no vacant slot, and in ``step`` and
+  ``flush``; the paper's loop never rests.
 - A key that the master does not hold is found out when its tuple is the oldest: its page has
   been probed and the tuple is still there. It leaves, and with it all tuples of that key. If
-  the page was probed earlier, while the tuple waited, nothing is read to find that out.
+  the page was probed earlier, while the tuple waited, nothing is read to find that out: all
+  tuples of which that is true leave in the same iteration, as many as an output batch holds.
+  (A page that cuts a key proves this for the oldest tuple only.)
+- A tuple whose key is null matches nothing, and leaves before it would enter the window.
 - Master keys may repeat. Equal keys lie together, so the partition is widened until it cuts no
   key, and tuples leave when all rows of their key have been seen.
 """

@@ -11,6 +11,8 @@ Differences from the papers
 - Tuples are taken in waves. The pool is walked tuple by tuple, exactly as one look-up after the
   other would, but the pages of a wave are joined page by page: the same reads in the same
   order, fewer calls. A wave ends before a page that it still needs would be replaced.
+- Our index knows first keys of pages, so a missing key costs the read of the page where it would
+  be. A null key matches nothing and costs nothing.
 - Master keys may repeat, also over several pages.
 """
 

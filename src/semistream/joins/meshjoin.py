@@ -20,8 +20,11 @@ Differences from the paper
 - A chunk leaves at the end of its last iteration instead of at the start of the next one.
 - The pages need not divide by b: the last partition of a cycle is shorter, and a chunk still
   meets every partition once.
-- The paper advances only when w tuples have arrived. ``push`` does the same; ``step`` and
-  ``flush`` advance with what there is.
+- The paper advances only when w tuples have arrived. ``push`` does the same, as soon as one
+  more tuple comes; ``step`` and ``flush`` advance with what there is.
+- The window need not divide by k: w is rounded up, and when the window is full, the chunk that
+  is being filled is taken as it is.
+- A tuple whose key is null matches nothing, and leaves before it would enter the window.
 """
 
 from __future__ import annotations

@@ -15,8 +15,10 @@ Waiting is bounded as in HYBRIDJOIN; a tuple that hits the pinned part does not 
 
 Differences from the paper
 --------------------------
+- Those of HYBRIDJOIN, and the first of the front stage: hits may pass a full window.
 - Popular pages come from ``hot_keys`` or from the first tuples of the stream, as in our
-  X-HYBRIDJOIN, since the master is sorted by key and not by popularity.
+  X-HYBRIDJOIN, since the master is sorted by key and not by popularity. They are loaded before
+  the batch that completes the observation is taken in, page by page while all rows fit.
 - A key with more than 16 rows, or with rows in two pages, is left to the disk-probing phase.
 """
 

@@ -13,10 +13,13 @@ Waiting is bounded as in HYBRIDJOIN.
 
 Differences from the paper
 --------------------------
+- Those of HYBRIDJOIN.
 - The paper takes the first pages of a master sorted by popularity. Ours is sorted by key: the
   pages to pin are those that ``hot_keys`` (a sample or a ranking) falls on most, or else those
   that the first ``observe`` tuples of the stream do. Until then it runs as HYBRIDJOIN.
-- A page that cuts a key in two is not pinned.
+- A batch is observed when it arrives, ahead of the tuples that are taken in, and pages are
+  pinned when the next iteration begins. The first page that does not fit is read in vain.
+- A page that cuts a key in two is not pinned. A partition that is read may contain pinned pages.
 - When the oldest tuple's page is pinned, its key is absent: no page is read to find that out.
 """
 
