@@ -45,7 +45,7 @@ class CachedHybridJoin(hybridjoin.HybridJoin):
     index_has_first_keys_only
         "Our index knows first keys of pages, not every key, so a missing key costs the read of
         the page where it would be."
-    rows_of_a_buffer_enter_together, hits_pass_a_full_window
+    rows_of_a_buffer_enter_together, threshold_moves, hits_pass_a_full_window
         See :mod:`reference.front_stage`.
 
     The other switches are those of HYBRIDJOIN. The front-stage phase reads what is there
@@ -60,13 +60,17 @@ class CachedHybridJoin(hybridjoin.HybridJoin):
         threshold: int,
         index_has_first_keys_only: bool = False,
         rows_of_a_buffer_enter_together: bool = False,
+        threshold_moves: bool = False,
         hits_pass_a_full_window: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(relation, refill_with_what_is_there=True, **options)
         self.index_has_first_keys_only = index_has_first_keys_only
         self.front = FrontStage(
-            front_rows, threshold, rows_of_a_buffer_enter_together=rows_of_a_buffer_enter_together
+            front_rows,
+            threshold,
+            rows_of_a_buffer_enter_together=rows_of_a_buffer_enter_together,
+            threshold_moves=threshold_moves,
         )
         self.phase = FrontPhase(self.front, self, hits_pass_a_full_window=hits_pass_a_full_window)
 

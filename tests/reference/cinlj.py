@@ -24,6 +24,7 @@ from reference.trace import Relation, Row, Tuple
 AS_BUILT = {
     **inlj.AS_BUILT,
     "rows_of_a_buffer_enter_together": True,
+    "threshold_moves": True,
     "only_short_look_ups": True,
     "rows_enter_after_the_wave": True,
 }
@@ -35,7 +36,7 @@ class CachedIndexNestedLoopJoin(inlj.IndexNestedLoopJoin):
     ----------
     front_rows, threshold, span
         Rows that H_R holds, the threshold of line 7, tuples between two emptyings of line 5.
-    rows_of_a_buffer_enter_together
+    rows_of_a_buffer_enter_together, threshold_moves
         See :class:`~reference.front_stage.FrontStage`.
     only_short_look_ups
         "A key with rows in several pages, or with more rows than an output batch holds, is
@@ -54,6 +55,7 @@ class CachedIndexNestedLoopJoin(inlj.IndexNestedLoopJoin):
         threshold: int,
         span: int,
         rows_of_a_buffer_enter_together: bool = False,
+        threshold_moves: bool = False,
         only_short_look_ups: bool = False,
         output_batch: int = 1 << 20,
         rows_enter_after_the_wave: bool = False,
@@ -64,7 +66,10 @@ class CachedIndexNestedLoopJoin(inlj.IndexNestedLoopJoin):
             relation, pool_pages=pool_pages, index_has_first_keys_only=index_has_first_keys_only
         )
         self.front = FrontStage(
-            front_rows, threshold, rows_of_a_buffer_enter_together=rows_of_a_buffer_enter_together
+            front_rows,
+            threshold,
+            rows_of_a_buffer_enter_together=rows_of_a_buffer_enter_together,
+            threshold_moves=threshold_moves,
         )
         self.only_short_look_ups = only_short_look_ups
         self.output_batch = output_batch
@@ -75,6 +80,8 @@ class CachedIndexNestedLoopJoin(inlj.IndexNestedLoopJoin):
 
     def iterate(self) -> None:
         cached = self.front.rows_of(self.stream_buffer[0].key)
+        self.front.probes += 1
+        self.front.adapt()
         if not cached:
             super().iterate()
             self.admit_fetched()

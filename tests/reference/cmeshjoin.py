@@ -33,7 +33,7 @@ class CachedMeshJoin(meshjoin.MeshJoin):
     ----------
     front_rows, threshold
         Rows that H_R holds, and the threshold of line 8.
-    rows_of_a_buffer_enter_together, hits_pass_a_full_window
+    rows_of_a_buffer_enter_together, threshold_moves, hits_pass_a_full_window
         See :mod:`reference.front_stage`.
 
     The other switches are those of MESHJOIN.
@@ -46,12 +46,16 @@ class CachedMeshJoin(meshjoin.MeshJoin):
         front_rows: int,
         threshold: int,
         rows_of_a_buffer_enter_together: bool = False,
+        threshold_moves: bool = False,
         hits_pass_a_full_window: bool = False,
         **options: Any,
     ) -> None:
         super().__init__(relation, **options)
         self.front = FrontStage(
-            front_rows, threshold, rows_of_a_buffer_enter_together=rows_of_a_buffer_enter_together
+            front_rows,
+            threshold,
+            rows_of_a_buffer_enter_together=rows_of_a_buffer_enter_together,
+            threshold_moves=threshold_moves,
         )
         self.phase = FrontPhase(self.front, self, hits_pass_a_full_window=hits_pass_a_full_window)
         self.pages_read: list[int] = []  # of the partition in the disk buffer

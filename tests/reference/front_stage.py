@@ -30,9 +30,13 @@ from reference.trace import Call, FrontStageChanged, Loop, Row, Tuple
 AS_BUILT = {
     "rows_of_a_buffer_enter_together": True,
     "hits_pass_a_full_window": True,
+    "threshold_moves": True,
 }
 MOST_ROWS_PER_KEY = 16
 HIGHEST_FREQUENCY = 255
+FULL = 0.98  # of the rows
+PROBES_WHILE_FILLING, PROBES_WHEN_FULL = 1 / 8, 1  # for each row of the front stage
+MOST_EVICTIONS, FEWEST_EVICTIONS = 1 / 32, 1 / 1024  # for each probe
 
 
 @dataclass
@@ -58,16 +62,28 @@ class FrontStage:
         "All rows of a disk buffer that are hot enter together and do not evict one another; if
         they would fill more than half of the front stage, the most frequent ones enter." In the
         paper a row may overwrite one that was just read with it.
+    threshold_moves
+        "The threshold moves: down while the cache is not full (or next to nothing is evicted),
+        up when it evicts too much." The paper has the same sentence without figures, so with
+        the switch off the threshold stays.
     """
 
     def __init__(
-        self, capacity: int, threshold: int, *, rows_of_a_buffer_enter_together: bool = False
+        self,
+        capacity: int,
+        threshold: int,
+        *,
+        rows_of_a_buffer_enter_together: bool = False,
+        threshold_moves: bool = False,
     ) -> None:
         self.capacity = capacity
         self.threshold = threshold
         self.together = rows_of_a_buffer_enter_together
+        self.threshold_moves = threshold_moves
         self.entries: dict[int, Entry] = {}
         self.rankings = 0
+        self.probes = 0  # since the threshold moved last
+        self.evicted = 0
 
     def rows_of(self, key: int | None) -> list[Row]:
         entry = self.entries.get(key) if key is not None else None
@@ -125,6 +141,22 @@ class FrontStage:
         frequency = min(frequency, HIGHEST_FREQUENCY)
         self.entries[rows[0].key] = Entry(list(rows), frequency, self.rankings)
 
+    def adapt(self) -> None:
+        """Move the threshold after enough probes, if there is reason to."""
+        if not self.threshold_moves:
+            return
+        filling = not self.evicted and self.held() < FULL * self.capacity
+        if self.probes < (PROBES_WHILE_FILLING if filling else PROBES_WHEN_FULL) * self.capacity:
+            return
+        if filling:
+            self.threshold -= self.threshold // 4 or 1
+        elif self.evicted > MOST_EVICTIONS * self.probes:
+            self.threshold += 1
+        elif self.evicted < FEWEST_EVICTIONS * self.probes:
+            self.threshold -= 1
+        self.threshold = max(1, self.threshold)
+        self.probes = self.evicted = 0
+
 
 class FrontPhase:
     """Algorithm 3 in front of a join.
@@ -145,22 +177,31 @@ class FrontPhase:
         self.hits_pass_a_full_window = hits_pass_a_full_window
 
     def take_in(self, vacant: Callable[[], int], miss: Callable[[Tuple], None]) -> None:
+        while self.join.stream_buffer and vacant():
+            self.look_up(vacant(), miss)
+
+    def look_up(self, most_misses: int, miss: Callable[[Tuple], None]) -> None:
+        """Lines 2 to 11: until so many tuples have missed. A null key misses, and then leaves."""
         buffer = self.join.stream_buffer
-        began_with_room = vacant() > 0
+        misses = 0
         while buffer:
             rows = self.front.rows_of(buffer[0].key)
-            passes = rows and began_with_room and self.hits_pass_a_full_window
-            if not vacant() and not passes:  # line 2
+            passes = rows and self.hits_pass_a_full_window
+            if misses == most_misses and not passes:  # line 2
                 break
             tuple_ = buffer.popleft()  # line 3
+            self.front.probes += 1
             if rows:  # lines 4 to 6
                 for row in rows:
                     self.join.output(tuple_, row)
                 self.join.call.hits += 1
-            elif tuple_.key is None:
+                continue
+            misses += 1  # lines 8 and 9
+            if tuple_.key is None:
                 self.join.leave_without_key(tuple_)
-            else:  # lines 8 and 9
+            else:
                 miss(tuple_)
+        self.front.adapt()
 
 
 def whole_keys(

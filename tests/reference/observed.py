@@ -88,14 +88,18 @@ def batch_of(tuples: Sequence[Tuple], padding: int) -> pa.RecordBatch:
     return pa.record_batch(columns)
 
 
-def table_of(keys: Sequence[int]) -> pa.Table:
-    """Master rows with these keys, numbered."""
-    return pa.table({"k": pa.array(keys, pa.int64()), "v": pa.array(range(len(keys)), pa.int64())})
+def as_stream(tuples: Sequence[Tuple]) -> pa.Table:
+    return pa.Table.from_batches([batch_of(tuples, 0)])
+
+
+def as_table(rows: Sequence[Row]) -> pa.Table:
+    keys = pa.array([row.key for row in rows], pa.int64())
+    return pa.table({"k": keys, "v": pa.array([row.value for row in rows], pa.int64())})
 
 
 def build(path: Path, keys: Sequence[int], page_bytes: int) -> Any:
     unique = len(set(keys)) == len(keys)
-    table = table_of(keys)
+    table = as_table([Row(key, value) for value, key in enumerate(keys)])
     return ss.MasterTable.build(table, path, key="k", unique=unique, page_bytes=page_bytes)
 
 

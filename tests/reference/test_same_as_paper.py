@@ -18,7 +18,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 import naive
-from reference.observed import batch_of, build, relation_of, table_of
+from reference.observed import as_stream, as_table, build, relation_of
 from reference.pairs import JOINS, Knobs, pair
 from reference.trace import Call, Relation, Tuple, visible
 
@@ -78,19 +78,10 @@ def compare(
         while finish_by_steps and call("step"):
             pass
         assert call("flush") == 0
-    expected = naive.join(as_table(tuples), as_master(relation), "k", "left")
+    master_rows = [row for page in relation.pages for row in page]
+    expected = naive.join(as_stream(tuples), as_table(master_rows), "k", "left")
     naive.same_rows(rows, [(row[0], row[2]) for row in expected])
     return events
-
-
-def as_table(tuples: Sequence[Tuple]) -> Any:
-    import pyarrow as pa
-
-    return pa.Table.from_batches([batch_of(tuples, 0)])
-
-
-def as_master(relation: Relation) -> Any:
-    return table_of([row.key for page in relation.pages for row in page])
 
 
 # -- fixed cases ----------------------------------------------------------------------------------
@@ -140,3 +131,63 @@ def test_fixed_cases(name: str, case: str, master_of: Any) -> None:
     stream = numbered(CASES[case][1])
     knobs = Knobs(pages_at_once=1 + 2 * (len(case) % 2))
     compare(name, *master_of(case), knobs, stream, sizes=(1, 2, 5), pause_every=9)
+
+
+# -- drawn cases ----------------------------------------------------------------------------------
+
+master_keys = st.lists(
+    st.tuples(st.integers(0, 60), st.sampled_from([1, 1, 1, 1, 2, 3, 20])),
+    max_size=40,
+    unique_by=lambda drawn: drawn[0],
+).map(lambda drawn: sorted(key for key, rows in drawn for _ in range(rows)))
+unique_keys = st.lists(st.integers(0, 60), max_size=60, unique=True).map(sorted)
+streams = st.lists(st.sampled_from([3, 4, 17]) | st.integers(-3, 64) | st.none(), max_size=90)
+knobs = st.builds(
+    Knobs,
+    extra_memory=st.integers(0, 9_000),
+    padding=st.sampled_from([16, 128, 400]),
+    pages_at_once=st.integers(1, 4),
+    threshold=st.integers(1, 4),
+    front_bytes=st.integers(2_048, 2_600),
+    pinned_rows=st.integers(0, 40),
+    hot_keys=st.none() | st.lists(st.integers(-1, 64), max_size=12).map(tuple),
+    observe=st.integers(1, 60),
+    span=st.integers(1, 30),
+)
+
+
+def drawn_cases(examples: int) -> Any:
+    def decorate(test: Any) -> Any:
+        drawn = given(
+            keys=unique_keys | master_keys,
+            page_bytes=st.sampled_from([256, 320, 384]),
+            stream=streams,
+            sizes=st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(any),
+            pause_every=st.integers(0, 5),
+            finish_by_steps=st.booleans(),
+            knobs=knobs,
+        )
+        return every_join(settings(max_examples=examples)(drawn(test)))
+
+    return decorate
+
+
+def check_drawn(
+    name: str, keys: list[int], page_bytes: int, stream: list[int | None], **how: Any
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        master = build(Path(folder) / "table", keys, page_bytes)
+        relation = relation_of(master)
+        note(f"pages: {[[row.key for row in page] for page in relation.pages]}")
+        compare(name, master, relation, tuples=numbered(stream), **how)
+
+
+@drawn_cases(examples=6)
+def test_drawn_cases(name: str, **drawn: Any) -> None:
+    check_drawn(name, **drawn)
+
+
+@pytest.mark.slow
+@drawn_cases(examples=60)
+def test_many_drawn_cases(name: str, **drawn: Any) -> None:
+    check_drawn(name, **drawn)

@@ -164,7 +164,7 @@ class Loop(ABC):
 
     # -- what an algorithm fills in ----------------------------------------------------------
 
-    def arrived(self, tuples: Sequence[Tuple]) -> None:
+    def arrived(self, tuples: Sequence[Tuple]) -> None:  # noqa: B027 (most need not know)
         """A batch has come into the stream buffer and nothing of it has been taken in."""
 
     def may_iterate(self) -> bool:
