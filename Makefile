@@ -7,7 +7,7 @@ WORKERS ?= 2
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-ENGINE_TESTS := tests/conformance tests/memory tests/property
+ENGINE_TESTS := tests/conformance tests/memory tests/property tests/reference
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-sweep bench-spark soak clean

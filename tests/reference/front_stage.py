@@ -130,11 +130,13 @@ class FrontStage:
         """Evict the least frequent entries until so many rows fit."""
         evicted: list[Row] = []
         while self.entries and self.capacity - self.held() < rows:
-            key = min(
-                self.entries, key=lambda k: (self.entries[k].frequency, self.entries[k].ranked)
-            )
-            evicted += self.entries.pop(key).rows
+            evicted += self.entries.pop(min(self.entries, key=self.rank)).rows
+        self.evicted += len(evicted)
         return evicted
+
+    def rank(self, key: int) -> tuple[int, int]:
+        entry = self.entries[key]
+        return entry.frequency, entry.ranked
 
     def enter(self, rows: list[Row], frequency: int) -> None:
         self.rankings += 1

@@ -170,9 +170,9 @@ def output_batch_of(name: str, master: Any, window: int, **options: Any) -> int:
 
 def pool_pages_of(name: str, master: Any, relation: Relation, **options: Any) -> int:
     """Pages of the buffer pool: the size with which least-recently-used replacement reads the
-    same pages for look-ups of all keys, upwards and then downwards."""
-    keys = sorted({row.key for page in relation.pages for row in page})
-    keys += keys[::-1]
+    same pages for look-ups all over R, each twice upwards and then once downwards."""
+    firsts = sorted({page[0].key for page in relation.pages})
+    keys = [key for key in firsts for _ in range(2)] + firsts[::-1]
     with Watched(name, master, **options) as run:
         for number, key in enumerate(keys):
             run.push([Tuple(number, key)])

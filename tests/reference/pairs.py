@@ -162,7 +162,8 @@ def _hybrid(name: str, master: Any, relation: Relation, knobs: Knobs, options: A
 
 
 def _nested_loop(name: str, master: Any, relation: Relation, knobs: Knobs, options: Any) -> Made:
-    pool = {**options, "threshold": 1_000} if name == "cinlj" else options
+    # a threshold so high that it stays above what the watching pushes, however it moves
+    pool = {**options, "threshold": 10**60} if name == "cinlj" else options
     sizes = {"pool_pages": pool_pages_of(name, master, relation, **pool)}
     if name == "inlj":
         return inlj.IndexNestedLoopJoin(relation, **sizes, **inlj.AS_BUILT), 1
