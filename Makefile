@@ -4,13 +4,15 @@ PYTHON  ?= python3
 VENV    ?= .venv
 SIZE    ?= full
 WORKERS ?= 2
+MINUTES ?= 10
+SEED    ?=
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/memory tests/property tests/reference
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-sweep bench-spark soak clean
+.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
 
 help:  ## Show what there is to make
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -79,6 +81,9 @@ bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=smal
 soak: $(INSTALLED)  ## Five minutes of a bursty stream while the master table changes
 	@echo "==> soak test, five minutes"
 	@SEMISTREAM_SOAK_SECONDS=300 $(BIN)/python -m pytest tests/spark/test_soak.py -s
+
+fuzz: $(INSTALLED)  ## Draw cases over joins, shapes, budgets, versions and faults for MINUTES=n; SEED= repeats one
+	@PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(MINUTES) --workers $(WORKERS) --seed "$(SEED)"
 
 clean:  ## Remove the virtual environment, caches and generated data
 	@echo "==> removing $(VENV), caches and .data"

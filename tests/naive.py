@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 Rows = list[tuple[Any, ...]]
+RowsByKey = dict[tuple[Any, ...], Rows]
 On = str | Sequence[str] | Mapping[str, str]
 Select = Sequence[str] | Mapping[str, str] | None
 
@@ -25,17 +26,25 @@ def join(
 ) -> Rows:
     """All rows of the join, in stream order, as tuples of Python values."""
     assert how in HOWS, how
-    pairs = key_pairs(on)
     chosen = master_columns(stream.column_names, master.column_names, on, select)
+    return probe(stream, rows_by_key(master, on, chosen), on, how, len(chosen))
 
-    masters_of_key = defaultdict(list)
+
+def rows_by_key(master: pa.Table, on: On, chosen: Iterable[str]) -> RowsByKey:
+    """The chosen columns of the master's rows, by their key."""
+    names, columns = list(key_pairs(on).values()), list(chosen)
+    found: RowsByKey = defaultdict(list)
     for row in master.to_pylist():
-        key = tuple(row[name] for name in pairs.values())
-        masters_of_key[key].append(tuple(row[name] for name in chosen))
+        found[tuple(row[name] for name in names)].append(tuple(row[name] for name in columns))
+    return found
 
+
+def probe(stream: pa.Table, masters_of_key: RowsByKey, on: On, how: str, width: int) -> Rows:
+    """Every stream row looks its key up; ``width`` is the number of columns that it gains."""
+    names = list(key_pairs(on))
     out: Rows = []
     for row in stream.to_pylist():
-        key = tuple(row[name] for name in pairs)
+        key = tuple(row[name] for name in names)
         values = tuple(row.values())
         matches = [] if None in key else masters_of_key.get(key, [])
         if how == "left_semi":
@@ -45,7 +54,7 @@ def join(
         elif matches:
             out += [values + match for match in matches]
         elif how == "left":
-            out.append(values + (None,) * len(chosen))
+            out.append(values + (None,) * width)
     return out
 
 

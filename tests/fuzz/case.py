@@ -1,0 +1,261 @@
+"""One case: a join, a stream cut into batches, and what happens on the way.
+
+Everything is drawn from the world's seed and the case's number. A budget that is refused is
+raised to what the error names, and the case starts again: so most cases run with little more
+than the least memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+import naive
+import semistream as ss
+from fuzz.faults import Disk
+from fuzz.shapes import StreamShape
+from fuzz.world import Table, World
+from harness import check_books, size_named_in
+
+_TRIES = 60
+
+
+@dataclass(frozen=True)
+class Case:
+    """What was drawn; :meth:`run` raises if anything is not as it should be."""
+
+    world: World
+    number: int
+    algorithm: str
+    options: dict[str, Any]
+    how: str
+    stream: StreamShape
+    on: Any
+    select: Any
+    memory: int
+    room: float  # times the least memory
+    access: str  # read, mapped or direct
+    versions: str  # newest, pinned, jumping, or changing
+    faults: bool
+    ends: str  # flush or close
+    acts: list[str] = field(default_factory=list, compare=False)
+
+    @classmethod
+    def draw(cls, world: World, number: int, direct: bool = True) -> Case:
+        rng = Random(f"{world.seed}.{number}")
+        algorithm = rng.choice(list(ss.ALGORITHMS))
+        stream = StreamShape.draw(rng, world.shape)
+        pairs = dict(zip(stream.key, world.shape.key, strict=True))
+        on: Any = pairs
+        if stream.key == world.shape.key:
+            on = rng.choice((pairs, stream.key, stream.key[0] if len(pairs) == 1 else stream.key))
+        names = world.shape.schema.names
+        chosen = rng.sample(names, rng.randrange(len(names) + 1))
+        select = rng.choice((None, {name: f"master {name}" for name in chosen}))
+        return cls(
+            world,
+            number,
+            algorithm,
+            _options(rng, algorithm, world),
+            rng.choice(naive.HOWS),
+            stream,
+            on,
+            select,
+            memory=rng.choice((1_000, 1_000, 1_000, 200_000, 2_000_000)),
+            room=rng.choice((1.0, 1.0, 1.1, 2.0)),
+            access=rng.choice(("read", "mapped", "direct" if direct else "read")),
+            versions=rng.choice(("newest", "pinned", "jumping") * 2 + ("changing",)),
+            faults=rng.random() < 0.3,
+            ends="close" if rng.random() < 0.1 else "flush",
+        )
+
+    @property
+    def seed(self) -> str:
+        return f"{self.world.seed}.{self.number}"
+
+    def __str__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return (
+            f"{self.algorithm}(how={self.how!r}{options}), on={self.on}, select={self.select}, "
+            f"{self.access}, {self.versions} version, stream {self.stream.schema.types}, "
+            f"faults={self.faults}, ends with {self.ends}\n{self.world}\n" + "\n".join(self.acts)
+        )
+
+    def run(self, disk: Disk) -> None:
+        memory = self.memory
+        for _ in range(_TRIES):
+            self.acts.clear()
+            self.acts.append(f"memory={memory}")
+            try:
+                with _Play(self, memory, disk) as play:
+                    play.go()
+                return
+            except ss.BudgetError as error:
+                least = max(size_named_in(str(error)), int(1.1 * memory))
+                memory = int(self.room * least)
+        raise AssertionError(f"every budget is refused, at last {memory} bytes")
+
+
+def _options(rng: Random, algorithm: str, world: World) -> dict[str, Any]:
+    options: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        options["disk_buffer_pages"] = rng.choice((1, 2, 7))
+    if algorithm == "x-hybridjoin":
+        options["observe"] = rng.choice((1, 20, 60, 20_000))
+        if len(world.shape.kinds) == 1 and rng.random() < 0.4:
+            keys = [key for (key,) in world.shape.domain[:20]]
+            options["hot_keys"] = pa.array(keys, world.shape.schema.field(0).type)
+    elif algorithm == "optimised-x-hybridjoin":
+        options["observe"] = rng.choice((1, 20, 60, 20_000))
+    elif algorithm == "r-meshjoin" and rng.random() < 0.3:
+        options["group_pages"] = rng.choice((1, 3))
+    elif algorithm in ("cmeshjoin", "chybridjoin", "cinlj") and rng.random() < 0.5:
+        options["front_stage"] = rng.choice((0.05, 0.5))
+        options["threshold"] = rng.choice((1, 2, 5))
+    elif algorithm == "sweepjoin" and rng.random() < 0.5:
+        options["front_stage"] = rng.choice((0.05, 0.5))
+    return options
+
+
+class _Play:
+    """A run, what was put into it, what came out, and what should have."""
+
+    def __init__(self, case: Case, memory: int, disk: Disk) -> None:
+        self.case = case
+        self.rng = Random(f"{case.seed}.acts")
+        self.disk = disk
+        self.expected: naive.Rows = []
+        self.matches = self.pushed = 0
+        self.out: naive.Rows = []
+        self.copy: Table | None = case.world.copy() if case.versions == "changing" else None
+        self.table = self.copy or case.world.table
+        self.wanted: int | None = None  # the version that batches meet; None follows the newest
+        join = ss.join(case.algorithm, memory=memory, how=case.how, **case.options)
+        options = {"on": case.on, "select": case.select, "direct": case.access == "direct"}
+        try:
+            self.run = join.open(self._master(), **options)
+        except BaseException:
+            self._remove()
+            raise
+        self.columns = naive.master_columns(
+            case.stream.schema.names, case.world.shape.schema.names, case.on, case.select
+        )
+
+    def _master(self) -> Any:
+        mapped = self.case.access == "mapped"
+        if self.case.versions == "changing":
+            return ss.MasterTable.open(self.table.path, mapped=mapped)
+        if self.case.versions == "newest":
+            return self.case.world.open(None, mapped)
+        self.wanted = self.rng.choice(list(self.table.versions))
+        return self.case.world.open(self.wanted, mapped)
+
+    def __enter__(self) -> _Play:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disk.mend()
+        self.run.close()
+        self._remove()
+
+    def _remove(self) -> None:
+        if self.copy is not None:
+            shutil.rmtree(self.copy.path)
+
+    def go(self) -> None:
+        rng = self.rng
+        for _ in range(rng.randrange(1, 7)):
+            self._act(rng)
+        if self.case.ends == "close":
+            self._close()
+        else:
+            self._finish()
+
+    def _act(self, rng: Random) -> None:
+        if self.case.faults and rng.random() < 0.4:
+            self.disk.broken = rng.random() < 0.3
+            self.disk.every = rng.choice((0, 0, 2, 3, 7))
+            self._note(f"disk broken={self.disk.broken}, every={self.disk.every}")
+        if self.case.versions == "jumping" and rng.random() < 0.4:
+            self.wanted = rng.choice(list(self.table.versions))
+            self._note(f"use version {self.wanted}")
+            self.run.use(self.wanted)
+        if self.copy is not None and rng.random() < 0.4:
+            broken, self.disk.broken = self.disk.broken, False
+            every, self.disk.every = self.disk.every, 0
+            self._note(f"change: {self.copy.change(rng, self.case.world.page_bytes)}")
+            self.disk.broken, self.disk.every = broken, every
+        what = rng.choice(("push", "push", "push", "push", "step", "flush"))
+        take = rng.choice((None, None, None, 0, 1, 3))
+        if what == "push":
+            self._push(rng.choice((0, 1, 5, 20, 60)), take)
+        else:
+            self._note(f"{what}, take {take}")
+            self._collect(self.run.step if what == "step" else self.run.flush, take)
+
+    def _push(self, count: int, take: int | None) -> None:
+        """A batch is taken in as a whole, or refused as a whole if a read fails."""
+        shape = self.case.world.shape
+        batch = self.case.stream.draw_batch(self.rng, shape, count, self.pushed)
+        self.pushed += count
+        version = self.wanted or self.table.newest
+        self._note(f"push {count} at version {version}, take {take}")
+        before = self.run.stats.tuples_in
+        self._collect(lambda: self.run.push(batch), take)
+        taken = self.run.stats.tuples_in - before
+        assert taken in (0, count), f"{taken} of {count} tuples were taken in"
+        if not taken:
+            assert not count or not self.disk.whole, "a batch was refused without a fault"
+            return
+        rows, stream = self.table.versions[version], pa.Table.from_batches([batch])
+        by_key, width = rows.by_key(self.columns), len(self.columns)
+        self.expected += naive.probe(stream, by_key, self.case.on, self.case.how, width)
+        self.matches += len(naive.probe(stream, by_key, self.case.on, "left_semi", width))
+
+    def _collect(self, begin: Any, take: int | None) -> bool:
+        """Take some of the batches that come, or all; whether a read failed on the way."""
+        try:
+            self._take(begin(), take)
+        except ss.MasterTableError as error:
+            assert not self.disk.whole, f"a read failed without a fault: {error}"
+            check_books(self.run)
+            return False
+        check_books(self.run)
+        return True
+
+    def _take(self, batches: Iterator[pa.RecordBatch], take: int | None) -> None:
+        for rows in itertools.islice(batches, take):
+            check_books(self.run)
+            assert rows.schema == self.run.schema
+            self.out += naive.rows_of([rows])
+
+    def _finish(self) -> None:
+        for _ in range(3):
+            if self._collect(self.run.flush, None):
+                break
+        else:
+            self._note("the disk is mended")
+            self.disk.mend()
+            assert self._collect(self.run.flush, None)
+        stats = self.run.stats
+        assert stats.waiting == 0, f"flush leaves tuples waiting: {stats.as_dict()}"
+        assert stats.rows_out == len(self.out)
+        assert stats.matched == self.matches, f"{self.matches} should match: {stats.as_dict()}"
+        naive.same_rows(self.out, self.expected)
+
+    def _close(self) -> None:
+        """Given up in the middle: nothing came out that should not have."""
+        self.run.close()
+        found = Counter(map(naive.canonical, self.out))
+        wrong = found - Counter(map(naive.canonical, self.expected))
+        assert not wrong, f"rows that should not be there: {wrong}"
+
+    def _note(self, act: str) -> None:
+        self.case.acts.append(act)
