@@ -13,14 +13,16 @@ from semistream.master.disk_read import DiskRead
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.page_buffer import PageBuffer
+from semistream.master.page_check import PageCheck
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
 
 class OpenSegment:
     """What all readers of a segment share: the file, the page index, which pages were checked.
 
-    A page's checksum is computed the first time anyone reads it; later reads trust it. Where a
-    segment lies in several files there are ``gaps`` between pages, of ``gap`` bytes at most.
+    A page's checksum is computed and its structure checked the first time anyone reads it; later
+    reads trust it. Where a segment lies in several files there are ``gaps`` between pages, of
+    ``gap`` bytes at most.
     """
 
     gap = 0
@@ -34,6 +36,7 @@ class OpenSegment:
         self.offsets = pages.offsets
         self.ends = pages.offsets + pages.lengths
         self.checked = np.zeros(len(pages), dtype=np.bool_)
+        self.page_check = PageCheck(schema, pages.firsts.schema)
 
     @property
     def nbytes(self) -> int:
@@ -142,14 +145,22 @@ def fail_short(segment: OpenSegment, first: int, end: int) -> None:
 
 
 def check(segment: OpenSegment, page: int, data: Any) -> None:
-    """Compare a page with its checksum, and remember that it was good."""
-    if xxhash.xxh3_64_intdigest(data) != int(segment.pages.checksums[page]):
-        segment.file.reopen()
-        raise MasterTableError(
-            f"page {page} of {segment.path} is damaged: its checksum does not fit; "
-            "restore the file from a copy or build the table again"
-        )
-    segment.checked[page] = True
+    """Compare a page with its checksum and its index, and remember that it was good."""
+    pages = segment.pages
+    if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
+        problem = "is damaged: its checksum does not fit"
+    else:
+        ends = pages.firsts.slice(page, 1), pages.lasts.slice(page, 1)
+        found = segment.page_check.problem(data, int(pages.rows[page]), *ends)
+        if found is None:
+            segment.checked[page] = True
+            return
+        problem = f"is not a page of this table: {found}"
+    segment.file.reopen()
+    raise MasterTableError(
+        f"page {page} of {segment.path} {problem}; "
+        "restore the file from a copy or build the table again"
+    )
 
 
 class PlainReader:

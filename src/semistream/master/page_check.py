@@ -1,0 +1,119 @@
+"""What a page must be before compiled code looks at it.
+
+Compiled code follows a page's offsets without asking. A checksum shows that a page is as it was
+written, not that it was written well, so every page is looked at once, when a process first reads
+it: its metadata, its buffers, its offsets, its rows and its keys.
+
+This is about structure. Whether a text is UTF-8 or a date exists is the writer's business: such
+values are handed on as they came.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.keys import KeyCodec
+
+_WIDTHS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
+_ALIGNED = 8
+
+
+class PageCheck:
+    """The check for pages of one schema, sorted by these key columns."""
+
+    def __init__(self, schema: pa.Schema, key: pa.Schema) -> None:
+        self._schema = schema
+        self._bare = pa.schema([_bare_field(field) for field in schema])
+        self._key = [schema.get_field_index(name) for name in key.names]
+        self._codec = KeyCodec.for_types(key.types)
+
+    def problem(
+        self, data: Any, rows: int, first: pa.RecordBatch, last: pa.RecordBatch
+    ) -> str | None:
+        """What is wrong with these bytes as a page of so many rows; None if nothing is.
+
+        ``first`` and ``last`` are one row each: the keys that the page index names.
+        """
+        try:
+            found = self._structure(data, rows)
+            return found or self._order(data, first, last)
+        except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
+            return f"its content cannot be read ({error})"
+
+    def _structure(self, data: Any, rows: int) -> str | None:
+        batch = pa.ipc.read_record_batch(data, self._bare)
+        if batch.num_rows != rows:
+            return f"it has {batch.num_rows} rows, its index says {rows}"
+        batch.validate(full=True)
+        end = data.address + data.size
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            for buffer in column.buffers():
+                if buffer is None or not buffer.size:
+                    continue
+                at = buffer.address - data.address
+                if at < 0 or buffer.address + buffer.size > end or at % _ALIGNED:
+                    return f"the values of {name!r} are compressed or do not lie in the page"
+        return None
+
+    def _order(self, data: Any, first: pa.RecordBatch, last: pa.RecordBatch) -> str | None:
+        batch = pa.ipc.read_record_batch(data, self._schema)
+        if not batch.num_rows:
+            return None
+        keys = [batch.column(i) for i in self._key]
+        if any(column.null_count for column in keys):
+            return "a key is null"
+        for place, ends in ((0, first), (batch.num_rows - 1, last)):
+            same = zip(keys, ends.columns, strict=True)
+            if not all(column.slice(place, 1).equals(end) for column, end in same):
+                return "its first or last key is not the one in the page index"
+        if self._codec.exact:
+            codes, _ = self._codec.codes(keys)
+            return None if bool(np.all(codes[:-1] <= codes[1:])) else "its keys are out of order"
+        return None if _ascends(self._codec.adopt(keys)) else "its keys are out of order"
+
+
+def _ascends(columns: list[pa.Array]) -> bool:
+    """Whether no row is below the one before it; the first column counts most."""
+    rows, order = len(columns[0]) - 1, None
+    for column in reversed(columns):
+        before, after = column.slice(0, rows), column.slice(1)
+        if order is None:
+            order = pc.less_equal(before, after)
+        else:
+            order = pc.or_(pc.less(before, after), pc.and_(pc.equal(before, after), order))
+    return bool(pc.all(order, min_count=0).as_py())
+
+
+def _bare_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_bare(field.type)).with_nullable(True)
+
+
+def _bare(kind: pa.DataType) -> pa.DataType:
+    """A type with the same buffers, of which any value will do."""
+    types = pa.types
+    if isinstance(kind, pa.BaseExtensionType):
+        return _bare(kind.storage_type)
+    if types.is_string(kind):
+        return pa.binary()
+    if types.is_large_string(kind):
+        return pa.large_binary()
+    if types.is_decimal(kind):
+        return pa.binary(kind.bit_width // 8)
+    if types.is_struct(kind):
+        return pa.struct([_bare_field(kind.field(i)) for i in range(kind.num_fields)])
+    if types.is_map(kind):
+        entry = pa.struct([_bare_field(kind.key_field), _bare_field(kind.item_field)])
+        return pa.list_(entry)
+    if types.is_fixed_size_list(kind):
+        return pa.list_(_bare_field(kind.value_field), kind.list_size)
+    if types.is_large_list(kind):
+        return pa.large_list(_bare_field(kind.value_field))
+    if types.is_list(kind):
+        return pa.list_(_bare_field(kind.value_field))
+    if types.is_primitive(kind) and not types.is_boolean(kind):
+        return _WIDTHS[kind.bit_width]
+    return kind
