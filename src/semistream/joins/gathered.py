@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream import kernels
-from semistream.joins.page_rows import PageColumns
+from semistream.joins.page_rows import PageColumns, outside
 from semistream.joins.rows import is_large, is_text, width_of
 
 _SMALL = 4  # a batch that fills less than one in so many rows is copied out of the buffers
@@ -61,8 +61,10 @@ class Gathered:
                 *columns.addresses, self._widths, places, rows, self.count,
                 b.values, b.contents, b.used, b.room,
             )  # fmt: skip
-            if lacking < 0:
+            if lacking == -1:
                 return
+            if lacking < 0:
+                raise outside()
             self._columns[lacking].grow(0)
 
     def clear(self) -> None:

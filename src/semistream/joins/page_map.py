@@ -33,10 +33,11 @@ class PageMap:
         self._rows = np.zeros(pages, np.int32)
         # The key's values, every column's values (or offsets), every text column's content.
         self._offsets = np.zeros((1 + 2 * len(names), pages), np.int32)
+        self._sizes = np.zeros((len(names), pages), np.int32)  # bytes of the contents
 
     @staticmethod
     def bytes_for(pages: int, columns: int) -> int:
-        return pages * (_BYTES + 8 * columns)
+        return pages * (_BYTES + 12 * columns)
 
     def knows(self, first: int, count: int) -> bool:
         return bool(self._known[first : first + count].all())
@@ -51,7 +52,7 @@ class PageMap:
             key = page.column(self._key).buffers()[1]
             self._offsets[0, first + place] = key.address - addresses[place]
         here = slice(first, first + len(pages))
-        values, contents = columns.offsets_from(addresses)
+        values, contents, self._sizes[:, here] = columns.offsets_from(addresses)
         self._offsets[1 : 1 + names, here], self._offsets[1 + names :, here] = values, contents
         self._known[here] = columns.all_plain
 
@@ -59,7 +60,9 @@ class PageMap:
         """Pages that were loaded to these addresses, and are known."""
         end, names = first + len(addresses), len(self._names)
         at = self._offsets[:, first:end] + addresses
-        columns = self._columns.moved(at[1 : 1 + names], at[1 + names :])
+        columns = self._columns.moved(
+            at[1 : 1 + names], at[1 + names :], self._sizes[:, first:end]
+        )
         return MappedWalk(first, columns, at[0], self._rows[first:end])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream import kernels
+from semistream.errors import MasterTableError
 from semistream.joins.rows import is_large, is_text, width_of
 
 
@@ -28,30 +29,31 @@ class PageColumns:
         self._pages: list[Any] = [None] * places
         self._values = np.zeros((len(types), places), np.int64)
         self._texts = np.zeros((len(types), places), np.int64)
+        self._sizes = np.zeros((len(types), places), np.int64)  # bytes of the texts' contents
         self._plain = np.ones((len(types), places), np.bool_)
         self.known_plain = False
 
-    def moved(self, values: Any, texts: Any) -> PageColumns:
+    def moved(self, values: Any, texts: Any, sizes: Any) -> PageColumns:
         """The same columns of other pages, all plain, whose buffers have these addresses."""
         other = PageColumns.__new__(PageColumns)
         other.__dict__.update(self.__dict__)
-        other._values, other._texts = values, texts
+        other._values, other._texts, other._sizes = values, texts, sizes
         other.known_plain = True
         return other
 
     @property
-    def addresses(self) -> tuple[Any, Any]:
-        """Of values and of texts, by column and page."""
-        return self._values, self._texts
+    def addresses(self) -> tuple[Any, Any, Any]:
+        """Of values and of texts, and the texts' bytes, by column and page."""
+        return self._values, self._texts, self._sizes
 
     @property
     def all_plain(self) -> Any:
         """Of each page, whether all its columns are plain."""
         return self._plain.all(axis=0)
 
-    def offsets_from(self, addresses: Any) -> tuple[Any, Any]:
-        """How far behind the pages' beginnings the buffers of plain columns lie."""
-        return self._values - addresses, self._texts - addresses
+    def offsets_from(self, addresses: Any) -> tuple[Any, Any, Any]:
+        """How far behind the pages' beginnings the buffers of plain columns lie; texts' bytes."""
+        return self._values - addresses, self._texts - addresses, self._sizes
 
     def put(self, place: int, columns: Sequence[pa.Array]) -> None:
         """The page at this place is now the one with these columns."""
@@ -67,6 +69,7 @@ class PageColumns:
                 self._values[i, place] = buffers[1].address + column.offset * step
                 if text:
                     self._texts[i, place] = buffers[2].address if buffers[2] else 0
+                    self._sizes[i, place] = buffers[2].size if buffers[2] else 0
 
     def drop(self, place: int) -> None:
         self._pages[place] = None
@@ -104,8 +107,12 @@ class PageColumns:
 
     def measure_text(self, i: int, pages: Any, rows: Any, offsets: Any, start: int = 0) -> int:
         """Where each text would lie, the first one at ``start``; returns where the last ends."""
-        large = self._large[i]
-        return int(kernels.pages.measure_text(self._values[i], pages, rows, large, offsets, start))
+        end = kernels.pages.measure_text(
+            self._values[i], self._sizes[i], pages, rows, self._large[i], offsets, start
+        )
+        if end < 0:
+            raise outside()
+        return int(end)
 
     def copy_text(self, i: int, pages: Any, rows: Any, offsets: Any, content: Any) -> None:
         large = self._large[i]
@@ -123,3 +130,11 @@ class PageColumns:
         back = np.empty(len(order), np.int64)
         back[order] = np.arange(len(order))
         return pa.concat_arrays(parts).take(pa.array(back))
+
+
+def outside() -> MasterTableError:
+    """A text's offsets lead out of its page: the file was changed after it was checked."""
+    return MasterTableError(
+        "a text does not lie in its page, though the page was good when it was first read; files "
+        "of a master table must not be changed: restore them from a copy or build the table again"
+    )

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream import kernels
-from semistream.errors import InternalError
+from semistream.errors import InternalError, SchemaError
 from semistream.joins.arena import Arena
 
 Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
@@ -148,8 +148,14 @@ class RowStore:
     def _units(self, columns: Sequence[pa.Array], rows: Rows) -> int:
         total = 0
         for i in self.layout.text:
-            offsets, _, valid = _text_parts(columns[i])
-            total += kernels.rows.units_needed(offsets, valid, rows)
+            offsets, data, valid = _text_parts(columns[i])
+            needed = kernels.rows.units_needed(offsets, len(data), valid, rows)
+            if needed < 0:
+                raise SchemaError(
+                    f"a {self.layout.types[i]} column has offsets outside its content; call "
+                    "validate(full=True) on the batch to see which, and repair what made it"
+                )
+            total += needed
         return total
 
     def put(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:

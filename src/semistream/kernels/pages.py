@@ -34,12 +34,18 @@ def _offset(address, row, large):
 
 
 @njit(cache=True, nogil=True)
-def measure_text(starts, pages, rows, large, offsets, total):
-    """Offsets of the gathered texts, the first one ``total``; returns the last."""
+def measure_text(starts, sizes, pages, rows, large, offsets, total):
+    """Offsets of the gathered texts, the first one ``total``; returns the last.
+
+    ``sizes`` are the bytes of the pages' contents. Returns -1 for a text that does not lie there.
+    """
     offsets[0] = total
     for i in range(len(rows)):
         address, row = starts[pages[i]], rows[i]
-        total += _offset(address, row + 1, large) - _offset(address, row, large)
+        begin, end = _offset(address, row, large), _offset(address, row + 1, large)
+        if begin < 0 or end < begin or end > sizes[pages[i]]:
+            return -1
+        total += end - begin
         offsets[i + 1] = total
     return total
 
@@ -53,12 +59,13 @@ def gather_text(starts, contents, pages, rows, large, offsets, out):
 
 
 @njit(cache=True, nogil=True)
-def append(values, texts, widths, places, rows, at, out, contents, used, room):
+def append(values, texts, sizes, widths, places, rows, at, out, contents, used, room):
     """Append rows of all columns at once, to buffers that are known by address, from row ``at``.
 
     ``widths[c]`` is the bytes of a fixed value, or -4 or -8 for a text with offsets of that size;
-    ``used[c]`` of ``room[c]`` bytes of its content are taken. Returns the first column whose
-    content has no room, or -1; calling again with more room does it all once more.
+    ``used[c]`` of ``room[c]`` bytes of its content are taken, and ``sizes[c]`` are the bytes of
+    the pages' contents. Returns the first column whose content has no room, or -1; calling again
+    with more room does it all once more. Returns -2 for a text that does not lie in its page.
     """
     for c in range(len(widths)):
         width = widths[c]
@@ -80,6 +87,8 @@ def append(values, texts, widths, places, rows, at, out, contents, used, room):
                 start = values[c, places[i]]
                 begin = _offset(start, rows[i], large)
                 length = _offset(start, rows[i] + 1, large) - begin
+                if begin < 0 or length < 0 or begin + length > sizes[c, places[i]]:
+                    return -2
                 if end + length > room[c]:
                     return c
                 copy_raw(contents[c] + end, texts[c, places[i]] + begin, length)

@@ -66,12 +66,17 @@ def pick(targets, sources, widths, rows):
 
 
 @njit(cache=True, nogil=True)
-def units_needed(offsets, valid, rows):
-    """Heap units that these values of one column take."""
+def units_needed(offsets, size, valid, rows):
+    """Heap units that these values of one column take, out of ``size`` bytes of content.
+
+    -1 for a value that does not lie there.
+    """
     total = 0
     for i in range(len(rows)):
         row = rows[i]
         if len(valid) == 0 or valid[row]:
+            if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
+                return -1
             total += 1 + (offsets[row + 1] - offsets[row] + _UNIT - 1) // _UNIT
     return total
 
