@@ -13,6 +13,20 @@ from lab.rivals.report import REFERENCE, Held, columns, lookup, variants
 MARKS = (("#08306b", "o"), ("#2f7fbc", "s"), ("#f08a24", "^"), ("#c9c9c9", "D"))
 _LEAST, _MOST = 1e-4, 20.0
 
+RATE, FILLING, STOPPED = "rate", "still filling", "stopped"
+
+
+def kind(cell: dict[str, Any]) -> str:
+    """Whether a cell has a rate, was still filling when its time was over, or was stopped.
+
+    What is still filling may not have served a tuple yet: that is no rival that was killed.
+    """
+    if not cell["outcome"].startswith(("right", "cut")):
+        return STOPPED
+    if not cell.get("steady", True):
+        return FILLING
+    return RATE if cell.get("rate") else STOPPED
+
 
 def ratios(results: Held, size: Size, path: Path) -> Path:
     """One panel per axis of the grid that was measured."""
@@ -70,32 +84,39 @@ def _panel(
     axis.axvline(1.0, color="#444444", linewidth=1.5)
     for row in range(len(names)):
         axis.axhline(row, color="#e4e4e4", linewidth=1, zorder=0)
-    stopped = False
+    seen = set()
     for number, (label, point) in enumerate(points.items()):
         colour, mark = MARKS[number % len(MARKS)]
         reference = found.get((*REFERENCE, point), {}).get("rate")
         shift = 0.2 * (number - (len(points) - 1) / 2)
-        drawn = []
+        drawn: dict[str, list[tuple[float, float]]] = {RATE: [], FILLING: []}
         for row, pair in enumerate(names):
             cell = found.get((*pair, point))
             if cell is None:
                 continue
-            if reference and cell.get("rate") and cell["outcome"].startswith(("right", "cut")):
-                drawn.append((min(_MOST, max(_LEAST, cell["rate"] / reference)), row + shift))
-            else:
-                stopped = True
+            which = kind(cell) if reference else STOPPED
+            seen.add(which)
+            if which == STOPPED:
                 axis.plot(_LEAST, row + shift, "x", color="#222222", markersize=7, clip_on=False)
-        axis.plot(
-            [x for x, _ in drawn],
-            [y for _, y in drawn],
-            mark,
-            color=colour,
-            markeredgecolor="#222222",
-            markeredgewidth=0.8,
-            markersize=8,
-            label=label,
-        )
-    if stopped:
-        axis.plot([], [], "x", color="#222222", label="killed or refused")
+            else:
+                ratio = min(_MOST, max(_LEAST, (cell.get("rate") or 0.0) / reference))
+                drawn[which].append((ratio, row + shift))
+        for which, places in drawn.items():
+            axis.plot(
+                [x for x, _ in places],
+                [y for _, y in places],
+                mark,
+                color=colour if which == RATE else "white",
+                markeredgecolor="#222222" if which == RATE else colour,
+                markeredgewidth=0.8 if which == RATE else 2.0,
+                markersize=8,
+                label=label if which == RATE else None,
+                clip_on=which == RATE or not places,  # a rate of nothing lies on the edge
+            )
+    if FILLING in seen:
+        hollow = {"color": "white", "markeredgecolor": "#222222", "markeredgewidth": 2.0}
+        axis.plot([], [], "o", **hollow, label="hollow: still filling")
+    if STOPPED in seen:
+        axis.plot([], [], "x", color="#222222", label="killed, refused or failed")
     axis.set_xlim(_LEAST, _MOST)
     axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.04), ncols=2, frameon=False, fontsize=13)

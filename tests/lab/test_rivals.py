@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from lab import bench_rivals, rivals
-from lab.rivals import launch, limits, report
+from lab.rivals import launch, limits, plot, report
 from lab.rivals.cell import Cell
 from lab.rivals.contract import Grant, Rival
 from lab.rivals.data import RivalData
@@ -297,6 +297,31 @@ def test_the_table_and_the_picture_are_written(small: Path) -> None:
     assert "| dictionary | of positions |" in text
     assert "old" not in text
     assert (small / "rivals.png").read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.parametrize(
+    ("cell", "drawn"),
+    [
+        ({"outcome": "right", "rate": 1.0, "steady": True}, plot.RATE),
+        ({"outcome": "right", "rate": 1.0}, plot.RATE),  # a rival that has nothing to fill
+        ({"outcome": "right", "rate": 1.0, "steady": False}, plot.FILLING),
+        ({"outcome": "cut by the time limit", "rate": 0.0, "steady": False}, plot.FILLING),
+        ({"outcome": "cut by the time limit", "rate": 1.0, "steady": True}, plot.RATE),
+        ({"outcome": "cut by the time limit while opening R"}, plot.STOPPED),
+        ({"outcome": KILLED}, plot.STOPPED),
+        ({"outcome": KILLED, "rate": 1.0, "steady": False}, plot.STOPPED),
+        ({"outcome": "refused: needs more"}, plot.STOPPED),
+    ],
+)
+def test_what_is_still_filling_is_not_drawn_as_killed(cell: dict[str, Any], drawn: str) -> None:
+    assert plot.kind(cell) == drawn
+
+
+def test_the_committed_picture_tells_filling_from_killed() -> None:
+    cells = bench_rivals.Results(bench_rivals.RESULTS / "rivals.json").cells.values()
+    at_ease = [c for c in cells if c["rival"] == "semistream" and c["memory"] == "all"]
+    assert plot.FILLING in {plot.kind(cell) for cell in at_ease}
+    assert plot.STOPPED not in {plot.kind(cell) for cell in at_ease}
 
 
 def test_an_unknown_rival_is_refused() -> None:
