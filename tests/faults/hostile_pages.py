@@ -122,7 +122,9 @@ def attempt(folder: Path, seed: int) -> str:
         table = ss.MasterTable.open(path, mapped=access == "mapped")
         falsify(table, rng)
         how = rng.choice(("inner", "left"))
-        join = ss.join(rng.choice(list(ss.ALGORITHMS)), memory=rng.choice((150_000, "4MB")), how=how)
+        join = ss.join(
+            rng.choice(list(ss.ALGORITHMS)), memory=rng.choice((150_000, "4MB")), how=how
+        )
         stream = stream_of(data)
         with join.open(table, on="k", direct=access == "direct") as run:
             for part in (stream, stream):  # the second time, pages are known

@@ -60,9 +60,7 @@ class PageMap:
         """Pages that were loaded to these addresses, and are known."""
         end, names = first + len(addresses), len(self._names)
         at = self._offsets[:, first:end] + addresses
-        columns = self._columns.moved(
-            at[1 : 1 + names], at[1 + names :], self._sizes[:, first:end]
-        )
+        columns = self._columns.moved(at[1 : 1 + names], at[1 + names :], self._sizes[:, first:end])
         return MappedWalk(first, columns, at[0], self._rows[first:end])
 
 

@@ -77,6 +77,7 @@ class SegmentPages:
                 f"the page index {name} has format version {version.decode(errors='replace')}, "
                 f"and this semistream reads {FORMAT_VERSION}; upgrade semistream"
             )
+        batch.validate(full=True)
 
         def numbers(column: str) -> Any:
             return batch.column(column).to_numpy()

@@ -17,9 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from semistream.keys import KeyCodec
+from semistream.master.index import SegmentPages
 
 _WIDTHS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _ALIGNED = 8
+UNREADABLE = (pa.ArrowException, OSError, EOFError, KeyError, ValueError, MemoryError)
+"""What Arrow raises for bytes that it cannot make sense of."""
 
 
 class PageCheck:
@@ -38,10 +41,19 @@ class PageCheck:
 
         ``first`` and ``last`` are one row each: the keys that the page index names.
         """
+        found = self.malformed(data, rows)
+        if found is not None:
+            return found
         try:
-            found = self._structure(data, rows)
-            return found or self._order(data, first, last)
-        except (pa.ArrowException, OSError, EOFError, ValueError, MemoryError) as error:
+            return self._order(data, first, last)
+        except UNREADABLE as error:
+            return f"its keys cannot be read ({error})"
+
+    def malformed(self, data: Any, rows: int) -> str | None:
+        """The same without a look at the keys."""
+        try:
+            return self._structure(data, rows)
+        except UNREADABLE as error:
             return f"its content cannot be read ({error})"
 
     def _structure(self, data: Any, rows: int) -> str | None:
@@ -74,6 +86,27 @@ class PageCheck:
             codes, _ = self._codec.codes(keys)
             return None if bool(np.all(codes[:-1] <= codes[1:])) else "its keys are out of order"
         return None if _ascends(self._codec.adopt(keys)) else "its keys are out of order"
+
+
+def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
+    """What is wrong with a page index: pages must lie in the file, one behind the other."""
+    numbers = (pages.offsets, pages.lengths, pages.rows, pages.max_row_bytes)
+    if any(column.dtype != np.int64 for column in numbers):
+        return "a number is missing"
+    if pages.firsts.num_columns and any(
+        column.null_count for column in (*pages.firsts.columns, *pages.lasts.columns)
+    ):
+        return "a key is null"
+    if not len(pages):
+        return None
+    begins, sizes = pages.offsets, pages.lengths
+    if min(begins.min(), sizes.min() - 1, pages.rows.min() - 1, pages.max_row_bytes.min()) < 0:
+        return "a page has no place, no bytes or no rows"
+    if sizes.max() > file_bytes or (begins > file_bytes - sizes).any():
+        return "a page lies behind the end of the file"
+    if (begins[1:] < (begins + sizes)[:-1]).any():
+        return "pages overlap"
+    return None
 
 
 def _ascends(columns: list[pa.Array]) -> bool:
@@ -115,5 +148,5 @@ def _bare(kind: pa.DataType) -> pa.DataType:
     if types.is_list(kind):
         return pa.list_(_bare_field(kind.value_field))
     if types.is_primitive(kind) and not types.is_boolean(kind):
-        return _WIDTHS[kind.bit_width]
+        return _WIDTHS.get(kind.bit_width, kind)
     return kind

@@ -13,7 +13,7 @@ from semistream.master.disk_read import DiskRead
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.page_buffer import PageBuffer
-from semistream.master.page_check import PageCheck
+from semistream.master.page_check import UNREADABLE, PageCheck, index_problem
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
 
@@ -52,12 +52,17 @@ class OpenSegment:
 
 def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> OpenSegment:
     """Load and check the page index, and open the file of pages."""
-    pages = SegmentPages.from_bytes(
-        store.read(info.index_file),
-        info.index_checksum,
-        manifest.key_schema,
-        str(store.path(info.index_file)),
-    )
+    name, data = str(store.path(info.index_file)), store.read(info.index_file)
+    try:
+        pages = SegmentPages.from_bytes(data, info.index_checksum, manifest.key_schema, name)
+        problem = index_problem(pages, info.bytes)
+    except UNREADABLE as error:
+        problem = f"it cannot be read ({error})"
+    if problem is not None:
+        raise MasterTableError(
+            f"the page index {name} is not one of this table: {problem}; "
+            "restore the file from a copy or build the table again"
+        )
     path = str(store.path(info.file))
     return OpenSegment(store.open(info.file), path, manifest.segment_schema(info), pages)
 

@@ -15,6 +15,7 @@ from semistream.errors import MasterTableError
 from semistream.keys import KeyCodec
 from semistream.master.index import SegmentPages, single
 from semistream.master.manifest import Manifest, SegmentInfo, read_manifest
+from semistream.master.page_check import PageCheck
 from semistream.master.store import LocalStore, RangeFile
 from semistream.master.table import MasterTable
 
@@ -70,6 +71,7 @@ class _Segment:
         self.info = info
         self.schema = manifest.segment_schema(info)
         self.codec = KeyCodec.for_types([manifest.schema.field(k).type for k in manifest.key])
+        self.check = PageCheck(self.schema, manifest.key_schema)
         self.found: list[Problem] = []
         self.last_key: Any = None
 
@@ -133,15 +135,12 @@ class _Segment:
         if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
             self.problem(page, "damaged: the checksum does not fit")
             return
-        try:
-            batch = pa.ipc.read_record_batch(pa.py_buffer(data), self.schema)
-        except pa.ArrowException as error:
-            self.problem(page, f"not a page of this table: {error}")
+        content = pa.py_buffer(data)
+        malformed = self.check.malformed(content, int(pages.rows[page]))
+        if malformed is not None:
+            self.problem(page, f"not a page of this table: {malformed}")
             return
-        if batch.num_rows != int(pages.rows[page]):
-            self.problem(page, f"{batch.num_rows} rows instead of {int(pages.rows[page])}")
-            return
-        self._order(page, batch, pages)
+        self._order(page, pa.ipc.read_record_batch(content, self.schema), pages)
 
     def _order(self, page: int, batch: pa.RecordBatch, pages: SegmentPages) -> None:
         keys = self.codec.sortable([batch.column(name) for name in self.manifest.key])

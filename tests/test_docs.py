@@ -1,0 +1,80 @@
+"""What the documentation says can be done: examples run, links lead somewhere."""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib
+import re
+import tempfile
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src" / "semistream"
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+EXAMPLES = sorted(path for path in SOURCE.rglob("*.py") if ">>> " in path.read_text())
+
+_FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+
+
+def _name(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=_name)
+def test_examples_in_docstrings(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    module = importlib.import_module(".".join(part for part in parts if part != "__init__"))
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    failed, tried = doctest.testmod(module, optionflags=flags)
+    lines = len(re.findall(r"^\s*>>> (?!.*\+SKIP)", path.read_text(), re.MULTILINE))
+    assert tried == lines, f"{lines} examples, {tried} of them run"
+    assert not failed, f"{failed} of {tried} examples fail, see above"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_python_in_pages_is_python(page: Path) -> None:
+    for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+        ast.parse(block, _name(page))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = _FENCED.sub("", page.read_text())
+    broken = [target for target in _LINK.findall(text) if not _is_there(page, target)]
+    assert not broken, f"{_name(page)} links to {broken}"
+
+
+def _is_there(page: Path, target: str) -> bool:
+    if re.match(r"[a-z]+:", target):  # another site
+        return True
+    name, _, anchor = target.partition("#")
+    path = (page.parent / name).resolve() if name else page
+    return path.exists() and (not anchor or anchor in _anchors(path))
+
+
+@cache
+def _anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, made as GitHub makes them."""
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+?) *#*$", _FENCED.sub("", page.read_text()), re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        anchor = "".join(c for c in plain.lower() if c in " -_" or _is_word(c)).replace(" ", "-")
+        again = 1
+        while anchor in found:
+            anchor, again = f"{anchor}-{again}", again + 1
+        found.add(anchor)
+    return found
+
+
+def _is_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LNM"
