@@ -227,8 +227,9 @@ class _Play:
         """Take some of the batches that come, or all; whether a read failed on the way."""
         try:
             self._take(begin(), take)
-        except ss.MasterTableError as error:
-            assert not self.disk.whole, f"a read failed without a fault: {error}"
+        except ss.MasterTableError:
+            if self.disk.whole:
+                raise  # nothing was broken
             check_books(self.run)
             self.failed = True
             return False
