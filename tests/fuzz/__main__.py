@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -73,6 +74,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seed", default="", help="WORLD.CASE repeats a case; WORLD starts there")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # ends the workers, too
     if "." in asked.seed:
         return repeat(asked.seed)
     start = int(asked.seed) if asked.seed else random.SystemRandom().randrange(1 << 40)

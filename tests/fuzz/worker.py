@@ -58,6 +58,7 @@ def run_world(
 def work(seeds: Any, tally: Any, report: Any) -> None:
     """A worker: one world after the other."""
     os.fsync = lambda descriptor: None  # power does not fail here
+    parent = os.getppid()
     counted = {name: place for place, name in enumerate(NAMES)}
 
     def each(case: Case, done: bool) -> None:
@@ -70,6 +71,8 @@ def work(seeds: Any, tally: Any, report: Any) -> None:
     try:
         with disk.installed():
             for seed in seeds:
+                if os.getppid() != parent:
+                    return  # nobody counts any more
                 tally[_WORLD], tally[_CASE] = seed, 0
                 run_world(seed, range(CASES_PER_WORLD), disk, each)
     except KeyboardInterrupt:
