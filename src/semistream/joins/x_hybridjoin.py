@@ -161,10 +161,6 @@ class XHybridRun(HybridRun):
         else:
             self._iteration_over()
 
-    def _iteration_begins(self) -> None:
-        if self._pinned_next:  # the swappable part belongs to the iteration of the pinned one
-            super()._iteration_begins()
-
     def _iteration_over(self) -> None:
         self._pinned_next = True
         super()._iteration_over()
