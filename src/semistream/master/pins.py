@@ -131,8 +131,8 @@ def _held(store: LocalStore, version: int | None) -> Iterator[int]:
     while True:
         chosen = manifests.list_versions(store)[-1] if version is None else version
         hold = f"{FOLDER}/{_HOLD}{uuid.uuid4().hex}"
-        store.write(hold, _content(chosen))
         try:
+            store.write(hold, _content(chosen))
             if keep_version(store, chosen):
                 yield chosen
                 return

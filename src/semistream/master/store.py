@@ -149,11 +149,15 @@ class LocalStore:
             if parents:
                 self.make_folder(path.parent)
             file = self.files.create(path)
-        with file:
+        try:
             yield file
             with writing(path):
                 self.files.sync(file)
                 _forget(file.fileno())
+        finally:
+            # A full disk fails here again; the error that came first says it in words.
+            with contextlib.suppress(OSError):
+                file.close()
         with writing(path):
             self.files.sync_folder(path.parent)
 
