@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from harness import Case, build
+from sessions import CLUSTER, LOCAL, TWO_HOSTS, Sessions
 
 settings.register_profile(
     "semistream",
@@ -31,3 +33,28 @@ def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
         return built[identity][0]
 
     return get
+
+
+@pytest.fixture(scope="session")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
+    sessions = Sessions(tmp_path_factory.mktemp("spark"))
+    yield sessions
+    sessions.stop()
+
+
+@pytest.fixture
+def spark(sessions: Sessions) -> Any:
+    """A session in this process, two tasks at once."""
+    return sessions.get(LOCAL)
+
+
+@pytest.fixture
+def cluster(sessions: Sessions) -> Any:
+    """A session with two real executors, one core each."""
+    return sessions.get(CLUSTER)
+
+
+@pytest.fixture
+def two_hosts(sessions: Sessions) -> Any:
+    """Executors on two hosts that come and go, with speculation, and accidents on order."""
+    return sessions.get(TWO_HOSTS)

@@ -1,4 +1,4 @@
-"""A streaming job in a process of its own, so that it can be killed: see ``test_faults``.
+"""A streaming job into a warehouse, also as a process of its own that can be killed.
 
 Arguments: folder, output, url (or -), way (sink or foreach), Spark's master.
 """
@@ -8,13 +8,38 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+
+def start(spark: Any, folder: Path, output: str, url: str, way: str) -> Any:
+    """The query: all files of ``in``, one a batch, joined with ``master``."""
+    import semistream as ss
+
+    orders = (
+        spark.readStream.schema("n long, k long")
+        .option("maxFilesPerTrigger", 1)
+        .parquet(str(folder / "in"))
+        .repartition(2)
+    )
+    lookup = ss.Lookup(str(folder / "master"), on="k", how="left")
+    if way == "foreach":
+        enriched = ss.enrich(orders, [lookup], memory="64MB")
+        writer = enriched.writeStream.foreachBatch(ss.PostgresSink(url, "facts", patience=1))
+    else:
+        place = {"path": folder / "out"} if url == "-" else {"url": url, "table": "facts"}
+        if url != "-":
+            place["patience"] = 1
+        writer = ss.to_warehouse(orders, lookup, output=output, memory="64MB", **place)
+    return (
+        writer.option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
 
 
 def main(folder: Path, output: str, url: str, way: str, master: str) -> None:
     import psutil
     from pyspark.sql import SparkSession
-
-    import semistream as ss
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -31,27 +56,7 @@ def main(folder: Path, output: str, url: str, way: str, master: str) -> None:
     spark.sparkContext.setLogLevel("OFF")
     jvms = [p.pid for p in psutil.Process().children(recursive=True) if "java" in p.name()]
     (folder / "pids").write_text(" ".join(map(str, [*jvms, os.getpid()])))
-    orders = (
-        spark.readStream.schema("n long, k long")
-        .option("maxFilesPerTrigger", 1)
-        .parquet(str(folder / "in"))
-        .repartition(2)
-    )
-    lookup = ss.Lookup(str(folder / "master"), on="k", how="left")
-    if way == "foreach":
-        enriched = ss.enrich(orders, [lookup], memory="64MB")
-        writer = enriched.writeStream.foreachBatch(ss.PostgresSink(url, "facts", patience=1))
-    else:
-        place = {"path": folder / "out"} if url == "-" else {"url": url, "table": "facts"}
-        if url != "-":
-            place["patience"] = 1
-        writer = ss.to_warehouse(orders, lookup, output=output, memory="64MB", **place)
-    query = (
-        writer.option("checkpointLocation", str(folder / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    start(spark, folder, output, url, way).awaitTermination()
     spark.stop()
 
 

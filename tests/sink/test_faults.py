@@ -3,172 +3,127 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
+import signal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import naive
-import semistream as ss
-from servers import execute, postgres_server, query
+from servers import execute, postgres_server
+from sink.jobs import CHANGED, ROWS, Job, make_job, until
 
 pytest.importorskip("pyspark")
-pytest.importorskip("psutil")
+psutil = pytest.importorskip("psutil")
 
-HERE = Path(__file__).parent
-FILES, ROWS = 5, 400
-MASTER = pa.table({"k": range(1000), "v": [f"value {i}" for i in range(1000)]})
-CHANGED = MASTER.slice(0, 500).set_column(1, "v", [[f"new {i}" for i in range(500)]])
+ALL = ["parquet", "delta", "postgresql", "foreach"]
 
 
-class Job:
-    """A folder with input and master table, and the job that runs on it."""
-
-    def __init__(self, folder: Path, output: str, url: str = "-", way: str = "sink") -> None:
-        self.folder, self.output, self.url, self.way = folder, output, url, way
-        random = np.random.default_rng(7)
-        (folder / "in").mkdir()
-        self.stream = pa.table(
-            {"n": range(FILES * ROWS), "k": random.integers(-50, 1100, FILES * ROWS)}
-        )
-        for i in range(FILES):
-            file = folder / "in" / f"{i}.parquet"
-            pq.write_table(self.stream.slice(i * ROWS, ROWS), file)
-            os.utime(file, (i, i))  # Spark takes the oldest first
-        self.master = ss.MasterTable.build(MASTER, folder / "master", key="k")
-        self.seen = [MASTER] * FILES  # the master table as each batch must see it
-
-    def run(self, *accidents: str, master: str = "local[2]") -> tuple[int, str]:
-        paths = [str(HERE / "inject"), os.environ.get("PYTHONPATH", "")]
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(p for p in paths if p),
-            "SEMISTREAM_MARKERS": str(self.folder),
-            "SEMISTREAM_ACCIDENTS": ",".join(accidents),
-        }
-        arguments = [str(self.folder), self.output, self.url, self.way, master]
-        # Into a file: orphaned workers would hold a pipe open for a minute after their driver.
-        with open(self.folder / "stderr", "w+") as errors:
-            code = subprocess.run(
-                [sys.executable, str(HERE / "job.py"), *arguments],
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                timeout=180,
-                check=False,
-            ).returncode
-            errors.seek(0)
-            return code, errors.read()
-
-    def upsert_from(self, batch: int) -> None:
-        """Change many rows; batches before this one have begun, and must not see it."""
-        self.master = self.master.upsert(CHANGED)
-        self.changes_from(batch)
-
-    def changes_from(self, batch: int) -> None:
-        self.seen[batch:] = [pa.concat_tables([CHANGED, MASTER.slice(500)])] * (FILES - batch)
-
-    def expected(self) -> naive.Rows:
-        rows: naive.Rows = []
-        for i, master in enumerate(self.seen):
-            rows += naive.join(self.stream.slice(i * ROWS, ROWS), master, "k", "left")
-        return rows
-
-    def read(self) -> naive.Rows:
-        if self.url != "-":
-            return query(self.url, "select * from facts")
-        if self.output == "delta":
-            from deltalake import DeltaTable
-
-            return naive.rows_of([DeltaTable(self.folder / "out").to_pyarrow_table()])
-        return naive.rows_of([pq.read_table(self.folder / "out")])
-
-
-def died(job: Job, accident: str) -> str:
-    """Run until the accident; the rows that a reader saw then are some of the right ones."""
-    code, errors = job.run(accident)
-    assert code != 0, f"{accident} did not happen:\n{errors}"
-    assert (job.folder / accident.replace(":", "-")).exists(), errors
-    return errors
-
-
-def ends_well(job: Job, *accidents: str, master: str = "local[2]") -> None:
-    code, errors = job.run(*accidents, master=master)
-    assert code == 0, errors[-5000:]
-    for accident in accidents:
-        assert (job.folder / accident.replace(":", "-")).exists(), f"{accident} did not happen"
-    naive.same_rows(job.read(), job.expected())
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Any]:
-    with postgres_server() as server:
-        yield server
-
-
-@pytest.mark.timeout(200)
-def test_a_driver_killed_in_mid_batch(tmp_path: Path) -> None:
-    job = Job(tmp_path, "parquet")
-    died(job, "before:2")
-    assert len(job.read()) == 2 * ROWS
-    ends_well(job)
-
-
-@pytest.fixture(params=["parquet", "delta", "postgresql", "foreach"])
+@pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     """A job into each warehouse; PostgreSQL by the sink and from ``foreachBatch``."""
     if request.param not in ("postgresql", "foreach"):
-        return Job(tmp_path, request.param)
+        return make_job(tmp_path, request.param)
     url = request.getfixturevalue("postgres").get_uri()
     execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-    return Job(tmp_path, "postgresql", url, "foreach" if request.param == "foreach" else "sink")
+    return make_job(tmp_path, request.param, url)
+
+
+def into(*warehouses: str) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("job", warehouses, indirect=True)
+
+
+def died(job: Job, accident: str) -> str:
+    """Run until the accident."""
+    code, errors = job.run(accident)
+    assert code != 0, f"{accident} did not happen:\n{errors}"
+    assert job.happened(accident), errors
+    return errors
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_drivers_that_die_one_after_the_other(job: Job) -> None:
+@pytest.mark.timeout(600)
+@into(*ALL)
+def test_drivers_that_die_one_after_the_other(job: Job, two_hosts: Any, sessions: Any) -> None:
+    """The last driver is a session that tests share: starting one is what costs time."""
     died(job, "before:1")
     assert len(job.read()) == ROWS
     job.upsert_from(2)  # between an attempt of batch 1 and its replay
     died(job, "after:2")
     assert len(job.read()) == 3 * ROWS
-    message = died(job, "half:3")
-    assert "the disk is full, says the test" in message
-    assert len(job.read()) == 3 * ROWS
-    ends_well(job)
-    ends_well(job)  # nothing new: nothing more
+    job.in_session(sessions.faults)
+    job.start(two_hosts).awaitTermination()
+    job.check()
+    job.start(two_hosts).awaitTermination()  # nothing new: nothing more
+    job.check()
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_workers_and_executors_that_die(job: Job) -> None:
+@pytest.mark.timeout(300)
+@into(*ALL)
+def test_workers_and_executors_that_die(job: Job, two_hosts: Any, sessions: Any) -> None:
     """One query on two executors: it lives through all of it, and nobody starts it again."""
     pq.write_table(CHANGED, job.folder / "changed.parquet")
     job.changes_from(4)
+    job.in_session(sessions.faults)
     accidents = ("worker:1", "executor:2", "upsert:3", "half:4")
-    ends_well(job, *accidents, master="local-cluster[2,1,1024]")
+    job.start(two_hosts, *accidents).awaitTermination()
+    for accident in accidents:
+        assert job.happened(accident), f"{accident} did not happen"
+    job.check()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@into("parquet", "delta", "postgresql")
+def test_a_driver_that_was_stopped_goes_on_beside_its_successor(
+    job: Job, two_hosts: Any, sessions: Any
+) -> None:
+    """A paused machine: it wakes up in the middle of a commit that its successor has made."""
+    with job.beside("freeze:1") as zombie:
+        until(lambda: stopped(job, zombie))
+        assert len(job.read()) == ROWS
+        job.in_session(sessions.faults)
+        job.start(two_hosts).awaitTermination()
+        job.check()
+        for pid in job.frozen():
+            os.kill(pid, signal.SIGCONT)
+        zombie.wait(timeout=120)  # Spark notices that another one wrote the checkpoint, or not
+        job.check()
+    job.feed(1)
+    job.start(two_hosts).awaitTermination()
+    job.check()
+
+
+def stopped(job: Job, zombie: Any) -> bool:
+    assert zombie.poll() is None, (job.folder / "stderr").read_text()[-3000:]
+    return job.happened("freeze:1") and all(
+        psutil.Process(pid).status() == psutil.STATUS_STOPPED for pid in job.frozen()
+    )
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_postgres_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+def test_a_postgres_that_goes_away_and_comes_back(
+    tmp_path: Path, two_hosts: Any, sessions: Any
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
     pgserver = pytest.importorskip("pgserver")
     with postgres_server() as server:
         url, folder = server.get_uri(), server.pgdata
         job = Job(tmp_path, "postgresql", url)
-        died(job, "before:2")
+        job.in_session(sessions.faults)
+        query = job.start(two_hosts, "wait:2")
+        until(lambda: job.happened("wait:2"))
         server.cleanup()
-        code, errors = job.run()
-        assert code != 0
-        assert "cannot be written" in errors
+        job.go()
+        with pytest.raises(StreamingQueryException, match="cannot be written"):
+            query.awaitTermination()
         again = pgserver.get_server(folder)
         try:
-            ends_well(job)
+            job.check(batches=2)
+            job.start(two_hosts).awaitTermination()
+            job.check()
         finally:
             again.cleanup()
