@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/memory tests/property tests/reference
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
+.PHONY: help install demo test test-slow test-faults test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
 
 help:  ## Show what there is to make
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -40,9 +40,13 @@ test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every
 	@echo "==> slow tests"
 	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup $(ENGINE_TESTS)
 
-test-faults: $(INSTALLED)  ## Run the slow tests that kill Spark drivers, databases and writers, and the rivals' Spark joins
+test-faults: $(INSTALLED)  ## Run the slow tests that kill Spark drivers, databases and writers, fill disks and cut files
 	@echo "==> fault tests with Spark and the sinks"
-	@$(BIN)/python -m pytest -m "slow and not kafka" tests/spark tests/sink tests/pipeline tests/cli tests/lab
+	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals" tests/spark tests/sink tests/pipeline tests/cli tests/lab
+
+test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a JVM of its own
+	@echo "==> the rivals' Spark joins"
+	@$(BIN)/python -m pytest -m rivals tests/lab
 
 test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, fetched by Maven
 	@echo "==> tests with Kafka"
