@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import multiprocessing as mp
 import os
+import signal
+import sys
 import tempfile
 import time
 import traceback
@@ -58,6 +60,7 @@ def run_world(
 def work(seeds: Any, tally: Any, report: Any) -> None:
     """A worker: one world after the other."""
     os.fsync = lambda descriptor: None  # power does not fail here
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # folders are removed
     parent = os.getppid()
     counted = {name: place for place, name in enumerate(NAMES)}
 
@@ -75,7 +78,7 @@ def work(seeds: Any, tally: Any, report: Any) -> None:
                     return  # nobody counts any more
                 tally[_WORLD], tally[_CASE] = seed, 0
                 run_world(seed, range(CASES_PER_WORLD), disk, each)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit):
         pass
     except BaseException:
         report.send(traceback.format_exc())
