@@ -60,11 +60,14 @@ def run_world(
 def work(seeds: Any, tally: Any, report: Any) -> None:
     """A worker: one world after the other."""
     os.fsync = lambda descriptor: None  # power does not fail here
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # folders are removed
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     parent = os.getppid()
     counted = {name: place for place, name in enumerate(NAMES)}
 
     def each(case: Case, done: bool) -> None:
+        if stopped:
+            sys.exit()  # between cases, so that the folder is removed
         if done:
             tally[counted[case.algorithm]] += 1
         else:
@@ -120,4 +123,6 @@ class Worker:
 
     def stop(self) -> None:
         self.process.terminate()
+        self.process.join(10)
+        self.process.kill()  # if it hangs
         self.process.join()
