@@ -7,6 +7,7 @@ holds, how many pages the pool has) is found out by watching when it starts to r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -170,9 +171,13 @@ def output_batch_of(name: str, master: Any, window: int, **options: Any) -> int:
 
 def pool_pages_of(name: str, master: Any, relation: Relation, **options: Any) -> int:
     """Pages of the buffer pool: the size with which least-recently-used replacement reads the
-    same pages for look-ups all over R, each twice upwards and then once downwards."""
-    firsts = sorted({page[0].key for page in relation.pages})
-    keys = [key for key in firsts for _ in range(2)] + firsts[::-1]
+    same pages for look-ups to and fro between neighbours, and then all over R downwards."""
+    keys = sorted({row.key for page in relation.pages for row in page})
+    keys = [keys[0] - 1, *keys, keys[-1] + 1] if keys else []
+    keys = sorted({relation.pages_of(key): key for key in keys}.values())  # one for each place
+    neighbours = [*pairwise(keys), *zip(keys, keys[2:], strict=False)]
+    to_and_fro = [key for pair in neighbours for key in pair * 2]
+    keys = [*to_and_fro, *keys[::-1], *keys[:1]]
     with Watched(name, master, **options) as run:
         for number, key in enumerate(keys):
             run.push([Tuple(number, key)])

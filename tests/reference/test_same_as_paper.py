@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -162,7 +163,8 @@ def drawn_cases(examples: int) -> Any:
             keys=unique_keys | master_keys,
             page_bytes=st.sampled_from([256, 320, 384]),
             stream=streams,
-            sizes=st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(any),
+            # the first batch has tuples: the memory is divided by what they look like
+            sizes=st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(itemgetter(0)),
             pause_every=st.integers(0, 5),
             finish_by_steps=st.booleans(),
             knobs=knobs,
