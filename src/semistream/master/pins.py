@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import uuid
 from collections.abc import Iterator
@@ -161,8 +160,6 @@ def _read(store: LocalStore, name: str) -> int | None:
     data = store.find(name)
     if data is None:
         return None
-    if not data and os.path.basename(name).startswith(_HOLD):
-        return None  # its owner has not written it, and has not looked for the version either
     path = store.path(name)
     try:
         body = json.loads(data)
@@ -171,6 +168,8 @@ def _read(store: LocalStore, name: str) -> int | None:
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise ValueError("not a pin")
     except ValueError as error:
+        if path.name.startswith(_HOLD):  # its owner is writing it, and has not looked for the
+            return None  # version yet; or it died at that
         raise MasterTableError(_damaged(path)) from error
     manifests.check_format_version(path, body.get("format_version"), FORMAT_VERSION)
     if type(body.get("version")) is not int:
