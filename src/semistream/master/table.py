@@ -95,7 +95,7 @@ class MasterTable:
         from semistream.master.build import build
 
         version = build(data, path, key, unique, page_bytes, memory, overwrite, progress)
-        return cls.open(path, version)._unpinned()
+        return cls._published(path, version)
 
     @classmethod
     def open(
@@ -265,7 +265,18 @@ class MasterTable:
     def _at(self, version: int) -> MasterTable:
         if version == self.version:
             return self
-        return type(self).open(self.path, version)._unpinned()
+        return self._published(self.path, version)
+
+    @classmethod
+    def _published(cls, path: str | os.PathLike[str], version: int) -> MasterTable:
+        """The version that was just published; one built on it if it was vacuumed already."""
+        try:
+            table = cls.open(path, version)
+        except MasterTableError:
+            if version in manifests.list_versions(LocalStore(path)):
+                raise
+            table = cls.open(path)
+        return table._unpinned()
 
 
 def _reopen(path: str, version: int, pinned: bool) -> MasterTable:
