@@ -22,6 +22,7 @@ import pyarrow as pa
 from semistream.errors import ConfigError, SchemaError
 from semistream.master.files import Files
 from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
+from semistream.sinks.delta_log import refuse_torn
 from semistream.sinks.delta_table import refuse_demanding, refuse_nulls
 from semistream.sinks.disk import Unsynced, names, remove, writing
 from semistream.sinks.files import refuse_incomplete, refuse_unwritable, write_parquet
@@ -65,9 +66,10 @@ class DeltaSink:
     def check(self, schema: pa.Schema | None = None) -> None:
         refuse_unwritable(self.path)
         table = self._open()
-        # What a first batch staged before it died is ours, and no reason to refuse.
+        # What a first batch left when it died is ours, and no reason to refuse.
         foreign = self.path.exists() and any(
-            not file.name.startswith(_PREFIX) for file in self.path.iterdir()
+            not file.name.startswith(_PREFIX) and file.name != "_delta_log"
+            for file in self.path.iterdir()
         )
         if table is None and foreign:
             raise ConfigError(
@@ -158,7 +160,9 @@ class DeltaSink:
         # A later batch may hold a null where this one cannot.
         relaxed = pa.schema([field.with_nullable(True) for field in schema])
         delta = self._delta_schema(relaxed)
-        return DeltaTable.create(str(self.path), schema=delta, mode="ignore")
+        table = DeltaTable.create(str(self.path), schema=delta, mode="ignore")
+        self._sync_log(0)
+        return table
 
     def _sync_log(self, version: int) -> None:
         """Bring the log to the disk from a version on; delta-rs does not wait for it."""
@@ -176,6 +180,7 @@ class DeltaSink:
 
         if not DeltaTable.is_deltatable(str(self.path)):
             return None
+        refuse_torn(self.path)
         return DeltaTable(str(self.path))
 
     def _delta_schema(self, schema: pa.Schema) -> Any:
