@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from harness import Case, build
+from reliability.tally import summary
 from sessions import CLUSTER, LOCAL, TWO_HOSTS, Sessions
 
 settings.register_profile(
@@ -58,3 +59,12 @@ def cluster(sessions: Sessions) -> Any:
 def two_hosts(sessions: Sessions) -> Any:
     """Executors on two hosts that come and go, with speculation, and accidents on order."""
     return sessions.get(TWO_HOSTS)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """How many crash points and schedules were tried; docs/reliability.md quotes them."""
+    lines = summary(terminalreporter.stats.get("passed", []))
+    if lines:
+        terminalreporter.section("tried")
+        for line in lines:
+            terminalreporter.write_line(line)
