@@ -1,6 +1,6 @@
 """A bursty stream for a long time while the master table changes every few seconds.
 
-Half a minute by default; ``SEMISTREAM_SOAK_SECONDS=300`` (``make soak``) for the long one.
+A minute by default; ``SEMISTREAM_SOAK_SECONDS=300`` (``make soak``) for the long one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import pytest
 import semistream as ss
 from spark.streams import Sink, feed, stream_of
 
-SECONDS = float(os.environ.get("SEMISTREAM_SOAK_SECONDS", "30"))
+SECONDS = float(os.environ.get("SEMISTREAM_SOAK_SECONDS", "60"))
 PRODUCTS = 20_000
 MEMORY = 48_000_000
 BARE = 200_000_000  # Python, Arrow and the compiled loops: what docs/cluster.md says of a worker
