@@ -59,7 +59,7 @@ def test_drivers_that_die_one_after_the_other(job: Job, two_hosts: Any, sessions
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @into(*ALL)
 def test_workers_and_executors_that_die(job: Job, two_hosts: Any, sessions: Any) -> None:
     """One query on two executors: it lives through all of it, and nobody starts it again."""
@@ -74,7 +74,7 @@ def test_workers_and_executors_that_die(job: Job, two_hosts: Any, sessions: Any)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @into("parquet", "delta", "postgresql")
 def test_a_driver_that_was_stopped_goes_on_beside_its_successor(
     job: Job, two_hosts: Any, sessions: Any

@@ -124,7 +124,7 @@ def test_a_lease_that_cannot_be_written_down(disk: SmallDisk) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("output", "moment"),
     [

@@ -19,7 +19,7 @@ from sink.jobs import CHANGED, Job, make_job, until
 
 pytest.importorskip("pyspark")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

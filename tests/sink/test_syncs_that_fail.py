@@ -124,7 +124,7 @@ def test_a_pin_that_could_not_be_synced_is_the_same_when_asked_again(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("accident", ["eio:1", "eio2:1"])
 def test_a_query_whose_commit_cannot_be_synced(
     accident: str, tmp_path: Path, two_hosts: Any, sessions: Any
