@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from semistream.joins.front_stage import ENTRY_BYTES as FRONT_BYTES
-from semistream.joins.front_stage import FrontStage
-from semistream.joins.hot_rows import ENTRY_BYTES as HOT_BYTES
-from semistream.joins.hot_rows import HotRows
+from semistream.engine.front.counting_cache import ENTRY_BYTES as COUNTING_BYTES
+from semistream.engine.front.counting_cache import CountingCache
+from semistream.engine.front.recorder import ENTRY_BYTES as RECORDER_BYTES
+from semistream.engine.front.recorder import FrequencyRecorder
 from semistream.kernels.states import LISTS
 
 
@@ -276,7 +276,7 @@ class Shipped:
 
     def touch(self, keys: Any) -> Any:
         codes = keys.astype(np.int64)
-        found = self._front.look_up(codes, None, 0, len(keys), len(keys), True)
+        found = self._front.probe(codes, None, 0, len(keys), len(keys), True)
         hits = np.zeros(len(keys), np.bool_)
         hits[found.hit_rows] = True
         return hits
@@ -286,14 +286,15 @@ class Shipped:
         hot = counts >= self._front.threshold
         codes, counts = codes[hot], counts[hot]
         if len(codes):
-            self._front.admit(codes, np.ones_like(codes), counts, [], np.arange(len(codes)))
+            self._front.offer(codes, np.ones_like(codes), counts, [], np.arange(len(codes)))
 
 
 class Threshold(Shipped):
     """The papers': admitted by what a row met at once, ranked by it for ever."""
 
     def _make(self, capacity: int) -> Any:
-        return FrontStage([], capacity * FRONT_BYTES + 8 * LISTS, threshold=2)
+        size = FrequencyRecorder.size_for([], capacity * RECORDER_BYTES + 8 * LISTS)
+        return FrequencyRecorder([], size, threshold=2)
 
 
 class Sweep(Shipped):
@@ -302,10 +303,10 @@ class Sweep(Shipped):
     visits = 64  # per sweep
 
     def _make(self, capacity: int) -> Any:
-        return HotRows([], capacity * HOT_BYTES)
+        return CountingCache([], CountingCache.size_for([], capacity * COUNTING_BYTES))
 
     def insert(self, keys: Any) -> None:
-        self._front.age(1 / self.visits)
+        self._front.age(1 / self.visits, len(keys))
         super().insert(keys)
 
 

@@ -22,7 +22,7 @@ import pyarrow as pa
 import semistream as ss
 from lab.engine_data import EngineData
 from lab.settled import Turn
-from semistream.joins.hot_rows import HotRows
+from semistream.engine.front.counting_cache import CountingCache
 from semistream.master.page_buffer import PageBuffer
 
 REQUEST, IN_FLIGHT = 1 << 20, 4
@@ -39,7 +39,8 @@ class TableInMemory:
         wanted = np.unique(np.concatenate(keys))
         self._names = [name for name in master.schema.names if name != "product_id"]
         types = [master.schema.field(name).type for name in self._names]
-        self._rows = HotRows(types, len(wanted) * 180, 120.0)
+        size = CountingCache.size_for(types, len(wanted) * 180, 120.0)
+        self._rows = CountingCache(types, size)
         reader = master.reader(8)
         for first in range(0, master.num_pages, 8):
             for page in reader.read(first, min(8, master.num_pages - first)):
@@ -54,14 +55,14 @@ class TableInMemory:
         begin, end = np.searchsorted(wanted, [keys[0], keys[-1] + 1])
         rows = np.searchsorted(keys, wanted[begin:end])
         ones = np.ones(len(rows), np.int64)
-        self._rows.admit(keys[rows], ones, ones, [page.column(n) for n in self._names], rows)
+        self._rows.offer(keys[rows], ones, ones, [page.column(n) for n in self._names], rows)
 
     def turn(self, seconds: float) -> Turn:
         """Join the stream with the table for so long."""
         rows, began = 0, time.perf_counter()
         for batch in itertools.cycle(self._batches):
             codes = batch["product_id"].to_numpy()
-            found = self._rows.look_up(codes, None, 0, len(codes), len(codes), True)
+            found = self._rows.probe(codes, None, 0, len(codes), len(codes), True)
             stream = batch.take(pa.array(found.hit_rows)).columns
             joined = pa.RecordBatch.from_arrays(
                 [*stream, *self._rows.rows.take(found.hit_slots)],

@@ -19,7 +19,6 @@ from lab.bench_engine import run_cell
 from lab.engine_cell import Cell
 from lab.engine_data import EngineData
 from lab.settled import Settled, Turn
-from semistream.joins.sweepjoin import SweepRun
 from semistream.workload import arrivals
 
 BATCH = 100_000
@@ -173,7 +172,7 @@ def _wait(data: EngineData, base: Cell, name: str, stream: str) -> dict[str, Any
                     note(rows)
         for rows in run.flush():
             note(rows)
-        bound = run.longest_wait if isinstance(run, SweepRun) else None
+        bound = run.longest_wait if run.join.name == "sweepjoin" else None
     iterations, elapsed = np.concatenate(waits), np.concatenate(seconds)
     if len(iterations) != n:
         raise RuntimeError(f"{len(iterations)} of {n} tuples came out")

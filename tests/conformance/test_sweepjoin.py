@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.joins.hot_rows import HotRows
-from semistream.joins.memory_mover import LEAST, MOST, START, MemoryMover, Term
+from semistream.engine.front.counting_cache import CountingCache
+from semistream.joins.sweep.memory_mover import LEAST, MOST, START, MemoryMover, Term
 
 ROWS = 200_000
 
@@ -22,6 +22,11 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> ss.MasterTable:
     table = pa.table({"k": keys, "v": keys * 3, "t": [f"row {k}" for k in keys]})
     path = tmp_path_factory.mktemp("sweep") / "master"
     return ss.MasterTable.build(table, path, key="k", unique=True, page_bytes=32 << 10)
+
+
+def cache(nbytes: int) -> CountingCache:
+    types = [pa.int64()]
+    return CountingCache(types, CountingCache.size_for(types, nbytes))
 
 
 def batch(keys: Any) -> pa.RecordBatch:
@@ -81,28 +86,28 @@ def test_hot_rows_that_fall_out_of_favour_leave(master: ss.MasterTable) -> None:
 
 
 def test_a_key_that_is_offered_twice_enters_once() -> None:
-    hot = HotRows([pa.int64()], 10_000)
+    hot = cache(10_000)
     codes, ones = np.array([5, 7, 5]), np.ones(3, np.int64)
     values = pa.array([50, 70, 50])
-    assert hot.admit(codes, ones, np.array([3, 1, 2]), [values], np.arange(3)) == (2, 0)
+    assert hot.offer(codes, ones, np.array([3, 1, 2]), [values], np.arange(3)) == (2, 0)
     assert hot.count == 2
-    assert hot.drop(np.array([5])) == 1
-    found = hot.look_up(np.array([5, 7]), None, 0, 2, 2, once=True)
+    assert hot.forget(np.array([5])) == 1
+    found = hot.probe(np.array([5, 7]), None, 0, 2, 2, once=True)
     assert found.hit_rows.tolist() == [1]
     assert hot.rows.take(found.hit_slots)[0].to_pylist() == [70]
 
 
 def test_a_smaller_front_stage_keeps_the_most_used_rows_and_mixes_them() -> None:
     """The hand looks at a few neighbours, and they must tell of all."""
-    large = HotRows([pa.int64()], 100_000)
+    large = cache(100_000)
     codes = np.arange(large.capacity)
     hits = np.random.default_rng(2).permutation(large.capacity) % 200
     for some in np.array_split(codes, 100):
-        large.admit(some, np.ones_like(some), hits[some], [pa.array(codes)], some)
-    small = HotRows([pa.int64()], 50_000)
+        large.offer(some, np.ones_like(some), hits[some], [pa.array(codes)], some)
+    small = cache(50_000)
     small.adopt(large)
     assert small.count == small.capacity < large.capacity
-    found = small.look_up(codes, None, 0, len(codes), len(codes), once=True)
+    found = small.probe(codes, None, 0, len(codes), len(codes), once=True)
     kept = np.isin(codes, found.hit_rows)
     assert hits[kept].min() >= hits[~kept].max()
     assert small.rows.take(found.hit_slots)[0].to_pylist() == found.hit_rows.tolist()

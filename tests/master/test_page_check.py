@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from semistream.engine.rows.layout import RecordLayout
+from semistream.engine.rows.page_columns import PageColumns
+from semistream.engine.rows.row_buffer import RowBuffer
+from semistream.engine.rows.row_store import RowStore
 from semistream.errors import MasterTableError, SchemaError
-from semistream.joins.gathered import Gathered
-from semistream.joins.page_rows import PageColumns
-from semistream.joins.rows import Layout, RowStore
 from semistream.master import MasterTable, verify
 from semistream.master.manifest import read_manifest
 from semistream.master.page_check import PageCheck, index_problem
@@ -124,12 +125,12 @@ def test_copies_of_texts_are_bounded_by_their_buffers() -> None:
         with pytest.raises(MasterTableError, match="does not lie in its page"):
             moved.take(places, rows)
         with pytest.raises(MasterTableError, match="does not lie in its page"):
-            Gathered([pa.string()], 8, 16.0).add(moved, places, rows)
+            RowBuffer([pa.string()], 8, 16.0).add(moved, places, rows)
 
 
 def test_a_stream_batch_with_wrong_offsets_is_refused() -> None:
     offsets = pa.py_buffer(np.array([0, 5, 2], np.int32).tobytes())
     wrong = pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abcde")])
-    store = RowStore(Layout([pa.string()]), 4, 1000)
+    store = RowStore(RecordLayout([pa.string()]), 4, 1000)
     with pytest.raises(SchemaError, match="offsets outside its content"):
         store.put([wrong], np.arange(2), np.arange(2, dtype=np.int32))

@@ -141,7 +141,7 @@ def test_a_rebuilt_table_gives_the_columns_that_the_query_was_built_with(
     rebuilt: pa.Table, says: str | None, batch: MicroBatch, tmp_path: Path
 ) -> None:
     """``enrich`` fixes the columns; the next batch meets the table as it is then."""
-    from semistream.joins.binding import Binding
+    from semistream.engine.binding import Binding
     from semistream.spark.enrich import Lookup, _bound, _join
     from semistream.spark.worker import Enrichment
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from semistream.engine.observer import Observer
+from semistream.engine.run import Run
 from semistream.errors import ConfigError
+from semistream.joins.base import Join
 from semistream.joins.chybridjoin import CachedHybridJoin
 from semistream.joins.cinlj import CachedIndexNestedLoopJoin
 from semistream.joins.cmeshjoin import CachedMeshJoin
-from semistream.joins.contract import Join
 from semistream.joins.hybridjoin import HybridJoin
 from semistream.joins.inlj import IndexNestedLoopJoin
 from semistream.joins.meshjoin import MeshJoin
-from semistream.joins.observer import Observer
 from semistream.joins.optimised_x_hybridjoin import OptimisedXHybridJoin
 from semistream.joins.r_meshjoin import ReducedMeshJoin
-from semistream.joins.run import Run
-from semistream.joins.sweepjoin import SweepJoin
+from semistream.joins.sweep.sweepjoin import SweepJoin
 from semistream.joins.x_hybridjoin import XHybridJoin
 
 ALGORITHMS: dict[str, type[Join]] = {

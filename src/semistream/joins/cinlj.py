@@ -1,8 +1,9 @@
 """CINLJ (003: Naeem, Dobbie, Lutteroth, Weber, section 3.3): INLJ behind a front stage.
 
-INLJ by itself does not see which keys are frequent, so a *temporary buffer* remembers the keys
-of recent tuples for a while. A key that is seen ``threshold`` times within that span enters the
-front stage together with the rows that were just fetched for it.
+Tuples look up the hot master rows first; only those that miss go through INLJ's loop. INLJ by
+itself does not see which keys are frequent, so a *temporary buffer* remembers the keys of recent
+tuples for a while. A key that is seen ``threshold`` times within that span enters the front stage
+together with the rows that were just fetched for it.
 
 Nothing waits: a tuple is served in the push that brought it.
 
@@ -17,95 +18,68 @@ Differences from the paper
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
-import numpy as np
-
-from semistream import kernels
+from semistream.engine.front.choice import check_front_stage
+from semistream.engine.front.recent_keys import RecentKeys
+from semistream.engine.plan import MemoryPlan
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
 from semistream.errors import ConfigError
-from semistream.joins.front_stage import MOST_ROWS_PER_KEY, FrontStageOptions
-from semistream.joins.inlj import Frame, IndexNestedLoopJoin, InljRun
-from semistream.joins.intake import Slice
-from semistream.joins.rows import Rows, ranges
-from semistream.joins.run import Run
-from semistream.keys import Codes
-from semistream.master.pages import PageSource
+from semistream.joins.base import Join
+from semistream.joins.inlj import Inlj, plan_pool
+from semistream.memory import parse_size
 
-_KEY_BYTES = 12
+_SPAN_SHARE = 100  # the temporary buffer takes one byte in so many of the budget
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedIndexNestedLoopJoin(FrontStageOptions, IndexNestedLoopJoin):
+class CachedIndexNestedLoopJoin(Join):
     """INLJ with a front stage.
 
     Parameters
     ----------
+    front_stage
+        The front stage's part of the budget: a fraction, or a size.
+    threshold
+        How often a key must be seen within the span to be cached; it adapts.
+    cache
+        ``recorder``, the paper's, or ``counting``, SweepJoin's.
     span
-        Tuples after which the temporary buffer is emptied; None: as many as a hundredth of the
-        budget holds.
+        Tuples after which the temporary buffer is emptied. Default: as many as a hundredth of
+        the budget holds.
     """
 
+    front_stage: float | int | str = 0.15
+    threshold: int = 2
+    cache: str = "recorder"
     span: int | None = None
 
     name: ClassVar[str] = "cinlj"
 
     def __post_init__(self) -> None:
-        FrontStageOptions.__post_init__(self)
-        IndexNestedLoopJoin.__post_init__(self)
+        super().__post_init__()
+        check_front_stage(self.front_stage, self.threshold, self.cache)
         if self.span is not None and self.span < 1:
             raise ConfigError(f"span={self.span!r}: give at least 1 tuple")
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return CinljRun
+    @property
+    def recent_tuples(self) -> int:
+        fits = parse_size(self.memory) // _SPAN_SHARE // RecentKeys.bytes_of(1)
+        return self.span or max(16, fits)
 
-
-class CinljRun(InljRun):
-    def _attach(self, source: PageSource) -> None:
-        self._span = self.join.span or max(16, self._budget // 100 // (2 * _KEY_BYTES))
-        super()._attach(source)
-        self._recent = np.empty(2 * self._span, np.int64)
-        self._seen = np.zeros(2 * self._span, np.int32)
-        self._age = np.zeros(1, np.int64)
-
-    def _recorder_bytes(self) -> int:
-        return int(2 * self._span * _KEY_BYTES)
-
-    def _admit(self) -> None:
-        self._hot: list[tuple[int, Codes, Any]] = []
-        super()._admit()
-        for number, codes, seen in self._hot:
-            self._cache(self._frames[number], codes, seen)
-
-    def _remember(self, part: Slice, tuples: Rows, frames: Any, matched: Any) -> None:
-        """Note which keys were seen often enough.
-
-        They are cached only when the wave is over: its hits still point into the front stage.
-        """
-        if self._front is None:
-            return
-        seen = kernels.front_stage.count_recent(
-            part.codes, tuples, self._recent, self._seen, self._age, self._span
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        recent = RecentKeys.bytes_of(self.recent_tuples)
+        return plan_pool(
+            self,
+            table,
+            stream,
+            settings,
+            front=self.front_stage,
+            cache=self.cache,
+            recent=recent,
         )
-        hot = np.flatnonzero(matched & (seen >= self._front.threshold))
-        for number in np.unique(frames[hot]):
-            newest_first = hot[frames[hot] == number][::-1]
-            codes, last = np.unique(part.codes[tuples[newest_first]], return_index=True)
-            self._hot.append((int(number), codes, seen[newest_first[last]]))
 
-    def _cache(self, frame: Frame, codes: Codes, seen: Any) -> None:
-        front = self._front
-        assert front is not None
-        low, high = frame.find(codes)
-        few = high - low <= MOST_ROWS_PER_KEY
-        codes, seen, low, high = codes[few], seen[few], low[few], high[few]
-        assert frame.page is not None
-        admitted, evicted = front.admit(
-            codes,
-            high - low,
-            seen,
-            [frame.page.column(name) for name in self._cached_names()],
-            frame.rows(ranges(low, high - low)),
-        )
-        if admitted or evicted:
-            self._observer.front_stage_changed(admitted, evicted, front.count, front.threshold)
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Inlj(join, parts, RecentKeys(self.recent_tuples))

@@ -14,21 +14,56 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from semistream.joins.front_stage import FrontStageOptions
-from semistream.joins.meshjoin import MeshJoin
+from semistream.engine.front.choice import check_front_stage
+from semistream.engine.plan import MemoryPlan, buffer_pages, plan_window_join
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.hash_window import RingWindow
+from semistream.joins.base import Join
+from semistream.joins.meshjoin import Mesh
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedMeshJoin(FrontStageOptions, MeshJoin):
+class CachedMeshJoin(Join):
     """MESHJOIN with a front stage.
+
+    Parameters
+    ----------
+    front_stage
+        The front stage's part of the budget: a fraction, or a size. The paper finds the best
+        near 15 % of the memory.
+    threshold
+        How many waiting tuples a master row must meet at once to be cached; it adapts.
+    cache
+        ``recorder``, the paper's, or ``counting``, SweepJoin's.
 
     >>> CachedMeshJoin(memory="50MB", front_stage=0.25).name
     'cmeshjoin'
     """
 
+    front_stage: float | int | str = 0.15
+    threshold: int = 2
+    cache: str = "recorder"
+
     name: ClassVar[str] = "cmeshjoin"
-    needs_order: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        FrontStageOptions.__post_init__(self)
-        MeshJoin.__post_init__(self)
+        super().__post_init__()
+        check_front_stage(self.front_stage, self.threshold, self.cache)
+
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_pages)
+        return plan_window_join(
+            self,
+            table,
+            stream,
+            settings,
+            window=RingWindow,
+            pages=pages,
+            front=self.front_stage,
+            cache=self.cache,
+        )
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Mesh(join, parts)

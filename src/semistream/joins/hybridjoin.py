@@ -1,9 +1,22 @@
-"""HYBRIDJOIN (000: Naeem, Dobbie, Weber, IJDWM 2011).
+"""HYBRIDJOIN (000: Naeem, Dobbie, Weber, IJDWM 2011, figure 5).
 
 The oldest waiting key decides which partition of the master is read next, by the index; the
-partition is probed into the whole window, and every tuple that it matches leaves at once.
-So no page is read in vain, and a popular page serves many tuples. The slots that became free
-are refilled from the stream.
+partition is probed into the whole window, and every tuple that it matches leaves at once::
+
+     1  w = h_S
+     2  while true:
+     3      if w tuples of the stream are available:
+     4          read w tuples into H, their keys into Q            take_in
+     5          w = 0
+     7      read the oldest key of Q                               begin: window.oldest
+     8      read its partition p into the disk buffer              begin: buffer.fill
+     9      for each tuple r of p:
+    10          if r is in H:
+    11              output r joined with H                         Probe.advance
+    12              delete the matched tuples from H and Q         _remove_matched
+    13              w = w + number of matched tuples
+
+No page is read in vain, and a popular page serves many tuples.
 
 Waiting is bounded: each iteration serves the oldest tuple, so a tuple leaves after at most one
 iteration more than there are tuples ahead of it in the queue. A page that was probed while a tuple
@@ -38,13 +51,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import pyarrow as pa
 
-from semistream.joins.contract import Join
-from semistream.joins.probing import ProbingRun, Walk
-from semistream.joins.run import Run
-from semistream.joins.window import QueueWindow
-from semistream.kernels import states
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.front.learner import cut_edges
+from semistream.engine.plan import MemoryPlan, buffer_pages, plan_window_join
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.absent_tuples import PAGE_BYTES, AbsentTuples
+from semistream.engine.window.hash_window import QueueWindow
+from semistream.engine.window_policy import WindowPolicy
+from semistream.joins.base import Join
 from semistream.master.pages import PageSource
 
 
@@ -58,147 +75,131 @@ class HybridJoin(Join):
 
     name: ClassVar[str] = "hybridjoin"
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return HybridRun
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        return plan_hybrid(self, table, stream, settings)
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Hybrid(join, parts)
 
 
-class HybridRun(ProbingRun):
-    _window: QueueWindow
-    _window_kind = QueueWindow
-    _disk_most = 4
+def hybrid_buffer_pages(join: Join, table: TableShape, settings: Settings) -> int:
+    return buffer_pages(join, table, settings.buffer_share, settings.hybrid_buffer_pages)
 
-    def _attach(self, source: PageSource) -> None:
-        super()._attach(source)
+
+def plan_hybrid(
+    join: Join, table: TableShape, stream: StreamShape, settings: Settings, **parts: Any
+) -> MemoryPlan:
+    """HYBRIDJOIN's plan, with the further parts of the joins that extend it."""
+    return plan_window_join(
+        join,
+        table,
+        stream,
+        settings,
+        window=QueueWindow,
+        pages=hybrid_buffer_pages(join, table, settings),
+        beside=PAGE_BYTES * table.num_pages,
+        **parts,
+    )
+
+
+class Hybrid(WindowPolicy):
+    window: QueueWindow
+    window_kind = QueueWindow
+
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        super().attach(source, table, plan)
         self._head = -1  # the oldest tuple when the iteration began
         self._cut_codes: list[int] = []  # matched keys whose rows go on in the next page
-        self._absent_from: int | None = None  # while the absent head's tuples go out
-        self._turn = 1  # counts iterations
-        self._probed = np.zeros(source.num_pages, np.int32)  # the turn of each page's last probe
-        self._proven: Any = None  # old tuples whose page was probed while they waited
+        self.absent = AbsentTuples(self.context, self.output, table.num_pages)
 
-    def _disk_bytes(self) -> int:
-        return super()._disk_bytes() + 4 * self._source.num_pages
+    def memory(self) -> dict[str, int]:
+        memory = super().memory()
+        memory["disk buffer"] += self.absent.nbytes
+        return memory
 
-    def _begin(self) -> None:
-        """Read the partition that the oldest tuple needs."""
-        self._iteration_begins()
-        head = self._window.oldest
-        walk = Walk(0, -1)
-        if self._source.num_pages:
-            low, high = self._pages_of(head)
-            if low == high and self._window.born[head] < self._probed[low]:
-                self._find_proven()
+    def begin(self) -> None:
+        """Lines 7 and 8: read the partition that the oldest tuple needs."""
+        self.context.iteration_begins()
+        head = self.window.oldest
+        scan = Scan(0, -1)
+        if self.table.num_pages:
+            low, high = self.pages_of(head)
+            if self.absent.is_proven(self.window, head, low, high):
+                assert self.source.index is not None
+                self.absent.leave_proven(self.window, self.source.index, head)
             else:
-                walk = Walk(*self._partition(low, high))
-                self._read_on(walk)
-        if walk.ended and self._proven is None:
-            self._absent_from = -1
+                scan = Scan(*self._partition(low, high))
+                self.buffer.fill(scan)
+        if scan.ended and not self.absent.leaving:
+            self.absent.leave_head(head)
+        self._start(head, scan)
+
+    def begin_absent(self) -> None:
+        """The oldest tuple's key is known to be absent: nothing is read."""
+        self.context.iteration_begins()
+        self.absent.leave_head(self.window.oldest)
+        self._start(self.window.oldest, Scan(0, -1))
+
+    def _start(self, head: int, scan: Scan) -> None:
         self._head = head
-        self._walk = walk
-        self._tick()
+        self.scan = scan
+        self.absent.tick(self.window)
 
-    def _tick(self) -> None:
-        """Tuples that come from now on are younger than this turn's probe."""
-        self._turn += 1
-        if self._turn == 2**31 - 1:  # start over; what was proven is forgotten
-            self._turn = 1
-            self._probed[:] = 0
-            self._window.born[:] = 0
-        self._window.turn = self._turn
-
-    def _find_proven(self) -> None:
-        """Among the oldest tuples, those whose page was probed while they waited: absent."""
-        if self._binding.codec.exact:
-            index = self._source.index
-            assert index is not None
-            slots = self._window.proven(
-                index.firsts, index.continues, self._probed, self._most_rows
-            )
-            self._proven = slots if len(slots) else None
+    def pages_of(self, slot: int) -> tuple[int, int]:
+        """The first and last page that can hold this tuple's key."""
+        index = self.source.index
+        assert index is not None
+        low, high = index.locate(self.window.keys(np.array([slot], np.int32)))
+        return int(low[0]), int(high[0])
 
     def _partition(self, low: int, high: int) -> tuple[int, int]:
         """The aligned partition of these pages, widened so that it cuts no key."""
-        pages = self._pages_at_once
+        pages, end = self.buffer.pages, self.table.num_pages
         first = low // pages * pages
-        last = min(high // pages * pages + pages, self._source.num_pages) - 1
-        continues = self._source.index.continues  # type: ignore[union-attr]
+        last = min(high // pages * pages + pages, end) - 1
+        continues = self.table.continues
         while first > 0 and continues[first - 1]:
             first -= 1
-        while last + 1 < self._source.num_pages and continues[last]:
+        while last + 1 < end and continues[last]:
             last += 1
         return first, last
 
-    def _pages_of(self, slot: int) -> tuple[int, int]:
-        """The first and last page that can hold this tuple's key."""
-        index = self._source.index
-        assert index is not None
-        low, high = index.locate(self._window.keys(np.array([slot], np.int32)))
-        return int(low[0]), int(high[0])
+    def resume(self) -> None:
+        """Lines 9 to 13."""
+        if not self.absent.leaving:
+            super().resume()
+        elif self.absent.leave(self.window):
+            self.partition_over()
 
-    def _resume(self) -> None:
-        if self._proven is not None:
-            self._proven_leave()
-        elif self._absent_from is not None:
-            self._absent_leave()
-        else:
-            super()._resume()
+    def buffer_done(self, scan: Scan) -> None:
+        self.learn(scan)
+        if len(scan.codes):
+            self._remove_matched(scan)
 
-    def _buffer_done(self, walk: Walk) -> None:
-        self._admit_to_front_stage(walk)
-        codes = walk.codes
-        assert codes is not None
-        if not len(codes):
-            return
-        cut_before, cut_after = self._cut_edges(walk)
-        done = codes[np.flatnonzero(walk.counts)]
+    def _remove_matched(self, scan: Scan) -> None:
+        """Line 12. Keys that go on in a neighbouring page stay until all of it has passed."""
+        codes = scan.codes
+        done = codes[np.flatnonzero(scan.counts)]
+        cut_before, cut_after = cut_edges(self.source, scan)
         if cut_before or cut_after:
             edges = {int(codes[0])} if cut_before else set()
             edges |= {int(codes[-1])} if cut_after else set()
             held_back = np.isin(done, list(edges))
             self._cut_codes += {int(code) for code in done[held_back]}
             done = done[~held_back]
-        self.stats.matched += self._window.settle(done)
+        self.context.stats.matched += self.window.remove(done)
 
-    def _partition_done(self, walk: Walk) -> None:
-        self._probed[walk.begin : walk.last + 1] = self._turn
+    def partition_done(self, scan: Scan) -> None:
+        self.absent.probed(scan.begin, scan.last)
         if self._cut_codes:
             codes = np.array(self._cut_codes, np.int64)
             self._cut_codes = []
-            self.stats.matched += self._window.settle(codes)
-        if self._window.count and self._window.oldest == self._head:
-            self._absent_from = -1  # its page has passed, and it is still here
+            self.context.stats.matched += self.window.remove(codes)
+        if self.window.count and self.window.oldest == self._head:
+            self.absent.leave_head(self._head)  # its page has passed, and it is still here
         else:
-            self._iteration_over()
+            self.partition_over()
 
-    def _proven_leave(self) -> None:
-        slots, window = self._proven, self._window
-        if self._binding.how in ("left", "left_anti"):
-            self._emit_without_match(window.take(slots), len(slots))
-        window.state[slots] = states.ABSENT
-        self.stats.unmatched += window.settle(window.codes[slots])
-        self._proven = None
-        self._iteration_over()
-
-    def _absent_leave(self) -> None:
-        """The oldest key is not in the master: its tuples leave, one output batch at a time."""
-        assert self._absent_from is not None
-        window = self._window
-        head = np.array([self._head], np.int32)
-        code = window.codes[self._head]
-        slots, following = window.with_code(code, self._absent_from, self._most_rows)
-        if not self._binding.codec.exact:
-            key = [column.take(pa.array([0] * len(slots))) for column in window.keys(head)]
-            slots = slots[self._binding.codec.same(window.keys(slots), key)]
-        if len(slots) and self._binding.how in ("left", "left_anti"):
-            self._emit_without_match(window.take(slots), len(slots))
-        window.state[slots] = states.ABSENT
-        self._absent_from = following
-        if following < 0:
-            self._absent_from = None
-            self.stats.unmatched += window.settle(np.array([code], np.int64))
-            self._iteration_over()
-
-    def _iteration_over(self) -> None:
-        self._walk = None
-        self._iteration_ends()
+    def partition_over(self) -> None:
+        self.scan = None
+        self.iteration_over()

@@ -1,7 +1,10 @@
-"""INLJ, the index nested loop join (000, 004), with its budget as a buffer pool of pages.
+"""INLJ, the index nested loop join (000, 004), with its budget as a buffer pool of pages::
 
-Each tuple looks its key up by the index, one after the other; the page comes from the buffer
-pool or, if it is not there, from disk in the place of the least recently used one.
+    for each tuple t of the stream:
+        find the page of t's key by the index                       _look_up
+        if it is not in the pool: read it in the place of the       BufferPool.fetch
+            least recently used one
+        output t joined with the rows of its key                    _join
 
 Nothing waits: a tuple is served in the push that brought it.
 
@@ -24,17 +27,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from semistream import kernels
-from semistream.joins.contract import Join
-from semistream.joins.intake import IntakeRun, Slice
-from semistream.joins.page_rows import PageColumns
-from semistream.joins.rows import Rows, ranges
-from semistream.joins.run import Run
-from semistream.keys import Codes, Mask
-from semistream.master.pages import PageReader, PageSource
-
-_MOST_FRAMES = 1 << 14
-_FRAME_OVERHEAD = 1024  # links, stamp, and the Python objects around a page
+from semistream.engine.buffer_pool import PAGE_BYTES, BufferPool, frame_bytes
+from semistream.engine.front.recent_keys import RecentKeys
+from semistream.engine.intake import Slice
+from semistream.engine.plan import Division, MemoryPlan, Part, sized
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.rows.layout import Rows, ranges
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.joins.base import Join
+from semistream.master.pages import PageSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,35 +49,45 @@ class IndexNestedLoopJoin(Join):
 
     name: ClassVar[str] = "inlj"
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return InljRun
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        return plan_pool(self, table, stream, settings)
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Inlj(join, parts)
 
 
-class Frame:
-    """One page in the pool."""
-
-    def __init__(self, reader: PageReader, sorted_codes: bool) -> None:
-        self.reader = reader
-        self._sorted = sorted_codes
-        self.page: pa.RecordBatch | None = None
-        self.codes: Codes | None = None
-        self._order: Any = None
-
-    def find(self, codes: Codes) -> tuple[Any, Any]:
-        """For each code the positions of its rows, from and to, in code order."""
-        assert self.codes is not None
-        if self._order is None and not self._sorted:
-            self._order = np.argsort(self.codes, kind="stable")
-        low = np.searchsorted(self.codes, codes, side="left", sorter=self._order)
-        return low, np.searchsorted(self.codes, codes, side="right", sorter=self._order)
-
-    def rows(self, positions: Any) -> Any:
-        """Page rows at these positions."""
-        return positions if self._order is None else self._order[positions]
-
-    def forget(self) -> None:
-        self.page = self.codes = self._order = None
+def plan_pool(
+    join: Join,
+    table: TableShape,
+    stream: StreamShape,
+    settings: Settings,
+    *,
+    front: Part | None = None,
+    cache: str = "recorder",
+    recent: int = 0,
+) -> MemoryPlan:
+    """A front stage, ``recent`` bytes for CINLJ's temporary buffer, and frames with the rest."""
+    frame, pages = frame_bytes(table), PAGE_BYTES * table.num_pages
+    least = pages + 2 * frame + recent
+    asked = sized(front, "front_stage")
+    division = Division(join, table, stream, settings, disk=0, least=least, asked=asked)
+    size, front_bytes, frames = None, 0, 1
+    if stream.layout is not None:
+        if front is not None:
+            size, front_bytes = division.front_stage(front, cache)
+        frames = (division.rest - front_bytes - recent - pages) // frame
+        frames = int(max(1, min(frames, table.num_pages, settings.pool_frames)))
+    return MemoryPlan(
+        budget=division.budget,
+        smallest=division.smallest,
+        table=division.fixed + pages + frames * frame,
+        buffer_pages=frames,
+        output=division.output,
+        output_rows=division.output_rows,
+        front=size,
+        front_bytes=front_bytes,
+        cache=cache,
+    )
 
 
 class LongLookUp:
@@ -90,177 +102,125 @@ class LongLookUp:
         self.matched = False
 
 
-class InljRun(IntakeRun):
-    def _attach(self, source: PageSource) -> None:
-        self._source = source
-        self._frames: list[Frame] = []
+class Inlj(Policy):
+    """``recent`` counts recent keys for a front stage, in CINLJ."""
+
+    def __init__(self, join: Any, parts: Parts, recent: RecentKeys | None = None) -> None:
+        super().__init__(join, parts)
+        self._recent = recent
+        self._pool: BufferPool | None = None
         self._long: LongLookUp | None = None
-        self._wave = 0
-        first = source.reader(1, self._direct)
-        self._frame_bytes = first.nbytes + self._page_scratch() + _FRAME_OVERHEAD
-        first.close()
 
-    def _detach(self) -> None:
-        for frame in self._frames:
-            frame.forget()
-            frame.reader.close()
-        self._frames = []
+    # -- versions and memory ---------------------------------------------------------------
 
-    def _page_scratch(self) -> int:
-        rows = self._source.max_page_bytes // max(1, int(self._source.row_bytes) or 1)
-        return 16 * (rows + 1)
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        self.source = source
+        self.table = table
+        self.admission.unique = source.unique
 
-    def _recorder_bytes(self) -> int:
-        """The temporary buffer of CINLJ."""
-        return 0
+    def detach(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+        self._pool = self._long = None
 
-    def _hold_least(self) -> int:
-        pages = 4 * self._source.num_pages
-        return pages + 2 * self._frame_bytes + self._recorder_bytes()
+    def allocate(self, plan: MemoryPlan) -> None:
+        self.make_front_stage(plan, self.table)
+        self._pool = BufferPool(self.context, self.source, self.table, plan.buffer_pages)
 
-    def _allocate(self, nbytes: int) -> None:
-        self._make_pool(nbytes - self._make_front_stage() - self._recorder_bytes())
+    def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
+        return True  # the pool is of the version before
 
-    def _fit(self) -> None:
-        self._divide()  # the pool is of the version before
-
-    def _make_pool(self, nbytes: int) -> None:
-        pages = self._source.num_pages
-        self._frame_of = np.full(pages, -1, np.int32)
-        frames = (nbytes - self._frame_of.nbytes) // self._frame_bytes
-        frames = int(max(1, min(frames, pages, _MOST_FRAMES)))
-        exact = self._binding.codec.exact
-        self._frames = [Frame(self._source.reader(1, self._direct), exact) for _ in range(frames)]
-        self._page_in = np.full(frames, -1, np.int32)
-        self._code_addresses = np.zeros(frames, np.int64)
-        self._sizes = np.zeros(frames, np.int64)
-        kinds = {name: self._source.schema.field(name).type for name in self._source.schema.names}
-        self._out_columns = PageColumns([kinds[n] for n in self._binding.master_columns], frames)
-        self._key_columns = PageColumns([kinds[n] for n in self._binding.master_key], frames)
-        self._stamp = np.zeros(frames, np.int64)
-        self._older = np.arange(-1, frames, dtype=np.int32)
-        self._newer = np.arange(1, frames + 2, dtype=np.int32)
-        self._older[0] = frames
-        self._newer[-1] = 0
-        self._newer[frames - 1] = frames
-
-    def _window_bytes(self) -> int:
-        return self._recorder_bytes() if self._stream else 0
-
-    def _disk_bytes(self) -> int:
-        if not self._frames:
-            return 0
-        return int(len(self._frames) * self._frame_bytes + self._frame_of.nbytes)
+    def memory(self) -> dict[str, int]:
+        seen = self.intake.layout is not None
+        return {
+            "window": self._recent.nbytes if self._recent and seen else 0,
+            "front stage": self.front.nbytes if self.front else 0,
+            "disk buffer": self._pool.nbytes if self._pool else 0,
+            "pending output": self.output.nbytes,
+        }
 
     @property
-    def _held(self) -> int:
+    def held(self) -> int:
         return 0
 
     @property
-    def _busy(self) -> bool:  # type: ignore[override]
+    def busy(self) -> bool:
         return self._long is not None
+
+    @property
+    def longest_wait(self) -> int:
+        return 0
 
     # -- a wave of look-ups ----------------------------------------------------------------
 
-    def _admit(self) -> None:
-        self._iteration_begins()
-        served = self._admit_to(self._most_rows, self._look_up_pages)
-        self._full = False
+    def take_in(self) -> None:
+        assert self._pool is not None
+        self.context.iteration_begins()
+        served = self.admission.admit(self.output.most_rows, self._look_up)
         if served:
-            self._iteration_ends()
+            self.iteration_over()
+        if self._recent and self.front:
+            self._recent.offer(self.context, self.front, self._pool)
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """Nothing waits, so there is never an iteration to begin."""
 
-    def _look_up_pages(self, codes: Codes, columns: Any, misses: Rows) -> int:
-        """Serve tuples ``misses`` of the current slice in order; returns how many were served."""
-        part = self._next_slice()
-        if not self._source.num_pages:
-            self._settle(part, misses, np.zeros(len(misses), np.bool_))
+    def _look_up(self, part: Slice, misses: Rows) -> int:
+        """Serve these tuples in order; returns how many were served."""
+        assert self._pool is not None
+        if not self.table.num_pages:
+            self._leave(part, misses, np.zeros(len(misses), np.bool_))
             return len(misses)
-        low, high = self._locate(part, misses)
+        assert self.source.index is not None
+        low, high = self.source.index.locate(self._keys(part, misses))
         first = int(misses[0])
         several = np.flatnonzero(low != high)
         if len(several):
             misses = misses[: several[0]]
             if not len(misses):
                 return self._begin_long(part, first, int(low[0]), int(high[0]))
-        frames = self._fetch(low[: len(misses)].astype(np.int32))
-        served = self._join_wave(part, misses[: len(frames)], frames)
+        frames = self._pool.fetch(low[: len(misses)].astype(np.int32))
+        served = self._join(self._pool, part, misses[: len(frames)], frames)
         return served or self._begin_long(part, first, int(low[0]), int(low[0]))
 
-    def _locate(self, part: Slice, rows: Rows) -> tuple[Any, Any]:
-        index = self._source.index
-        assert index is not None
-        return index.locate(self._keys(part, rows))
-
     def _keys(self, part: Slice, rows: Rows) -> list[pa.Array]:
-        taken = pa.array(rows)
-        keys = [part.batch.column(name).take(taken) for name in self._binding.stream_key]
-        return self._binding.codec.adopt(keys)
+        return self.context.binding.codec.adopt(part.keys(rows))
 
-    def _join_wave(self, part: Slice, tuples: Rows, frames: Any) -> int:
+    def _join(self, pool: BufferPool, part: Slice, tuples: Rows, frames: Any) -> int:
         """Join tuples with their frames' pages, as many as one output batch holds."""
-        low, high = self._find(frames, part.codes[tuples])
+        low, high = pool.find(frames, part.codes[tuples])
         counts = high - low
-        served = int(np.searchsorted(np.cumsum(counts), self._most_rows, side="right"))
+        served = int(np.searchsorted(np.cumsum(counts), self.output.most_rows, side="right"))
         if not served:
             return 0
         owner = np.repeat(np.arange(served), counts[:served])
         pages = frames[owner]
-        rows = self._rows_at(pages, ranges(low[:served], counts[:served]))
-        if not self._binding.codec.exact:
-            same = self._same_keys(part, tuples[owner], pages, rows)
+        rows = pool.rows_at(pages, ranges(low[:served], counts[:served]))
+        if not self.context.binding.codec.exact:
+            same = pool.same_keys(self._keys(part, tuples[owner]), pages, rows)
             owner, pages, rows = owner[same], pages[same], rows[same]
         matched = np.zeros(served, np.bool_)
         matched[owner] = True
-        self._emit_matches(part, tuples[owner], pages, rows)
-        self._remember(part, tuples[:served], frames[:served], matched)
-        self._settle(part, tuples[:served], matched)
+        self._emit(pool, part, tuples[owner], pages, rows)
+        if self._recent and self.front:
+            threshold = self.front.threshold
+            self._recent.note(part, tuples[:served], frames[:served], matched, threshold)
+        self._leave(part, tuples[:served], matched)
         return served
 
-    def _find(self, frames: Any, codes: Codes) -> tuple[Any, Any]:
-        """For each code the positions of its rows in its frame's page, from and to."""
-        low, high = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        if self._binding.codec.exact:
-            kernels.pages.find(self._code_addresses, self._sizes, frames, codes, low, high)
-            return low, high
-        for frame in np.unique(frames):
-            members = np.flatnonzero(frames == frame)
-            low[members], high[members] = self._frames[frame].find(codes[members])
-        return low, high
-
-    def _rows_at(self, frames: Any, positions: Any) -> Any:
-        """Page rows at these positions; where codes are hashes, positions are in code order."""
-        if self._binding.codec.exact:
-            return positions
-        rows = np.empty(len(positions), np.int64)
-        for frame in np.unique(frames):
-            members = frames == frame
-            rows[members] = self._frames[frame].rows(positions[members])
-        return rows
-
-    def _same_keys(self, part: Slice, tuples: Rows, pages: Any, rows: Any) -> Mask:
-        """Codes were equal; which keys are?"""
-        master = self._key_columns.take(pages, rows)
-        return self._binding.codec.same(self._keys(part, tuples), master)
-
-    def _emit_matches(self, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:
-        if self._binding.keeps_master and len(tuples):
+    def _emit(self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:
+        if self.context.binding.keeps_master and len(tuples):
             stream = part.batch.take(pa.array(tuples)).columns
-            self._emit(stream, self._out_columns.take(pages, rows))
+            self.output.emit(stream, pool.columns.take(pages, rows))
 
-    def _remember(self, part: Slice, tuples: Rows, frames: Any, matched: Any) -> None:
-        """For CINLJ: rows that were just fetched may become cached."""
-
-    def _settle(self, part: Slice, tuples: Rows, matched: Any) -> None:
-        """These tuples are served; the ones that ``how`` wants as they are go out now."""
-        found = int(matched.sum())
-        if self._binding.how == "left_semi" and found:
-            self._emit(part.batch.take(pa.array(tuples[matched])).columns, [])
-        self._emit_unmatched(part.batch, tuples[~matched])
-        self.stats.matched += found
-        self.stats.unmatched += len(tuples) - found
+    def _leave(self, part: Slice, tuples: Rows, matched: Any) -> None:
+        """These tuples are served; those that ``how`` keeps without a match go out now."""
+        found, stats = int(matched.sum()), self.context.stats
+        if self.context.binding.how == "left_semi" and found:
+            self.output.emit(part.batch.take(pa.array(tuples[matched])).columns, [])
+        self.output.emit_unmatched_rows(part.batch, tuples[~matched])
+        stats.matched += found
+        stats.unmatched += len(tuples) - found
 
     # -- keys with many rows ---------------------------------------------------------------
 
@@ -270,86 +230,35 @@ class InljRun(IntakeRun):
             self._long = LongLookUp(row, first, last)
         return 0
 
-    def _resume(self) -> None:
-        part, long = self._next_slice(), self._long
+    def resume(self) -> None:
+        part, long, pool = self.intake.slice(), self._long, self._pool
         assert long is not None
+        assert pool is not None
         if long.rows is None and long.next <= long.last:
-            self._next_page_of(part, long)
+            self._next_page(pool, part, long)
         elif long.rows is None:
             self._long = None
-            self._settle(part, np.array([long.row]), np.array([long.matched]))
-            self._consume(long.row + 1)
-            self._iteration_ends()
+            self._leave(part, np.array([long.row]), np.array([long.matched]))
+            self.intake.consume(long.row + 1)
+            self.iteration_over()
         else:
-            rows, long.rows = long.rows[: self._most_rows], long.rows[self._most_rows :]
+            most = self.output.most_rows
+            rows, long.rows = long.rows[:most], long.rows[most:]
             if not len(long.rows):
                 long.rows = None
             tuples = np.full(len(rows), long.row)
-            self._emit_matches(part, tuples, np.full(len(rows), long.frame), rows)
+            self._emit(pool, part, tuples, np.full(len(rows), long.frame), rows)
 
-    def _next_page_of(self, part: Slice, long: LongLookUp) -> None:
-        frame = self._fetch(np.array([long.next], np.int32))
+    def _next_page(self, pool: BufferPool, part: Slice, long: LongLookUp) -> None:
+        frame = pool.fetch(np.array([long.next], np.int32))
         long.next += 1
         row = np.array([long.row])
-        low, high = self._find(frame, part.codes[row])
+        low, high = pool.find(frame, part.codes[row])
         pages = np.repeat(frame, high - low)
-        rows = self._rows_at(pages, ranges(low, high - low))
-        if not self._binding.codec.exact:
-            rows = rows[self._same_keys(part, np.full(len(rows), long.row), pages, rows)]
+        rows = pool.rows_at(pages, ranges(low, high - low))
+        if not self.context.binding.codec.exact:
+            keys = self._keys(part, np.full(len(rows), long.row))
+            rows = rows[pool.same_keys(keys, pages, rows)]
         long.matched |= len(rows) > 0
-        if len(rows) and self._binding.keeps_master:
+        if len(rows) and self.context.binding.keeps_master:
             long.frame, long.rows = int(frame[0]), rows
-
-    # -- the pool --------------------------------------------------------------------------
-
-    def _fetch(self, pages: Any) -> Any:
-        """Bring pages into the pool; returns the frame of each request of this wave."""
-        self._wave += 1
-        frames = np.empty(len(pages), np.int32)
-        missing = np.empty(len(pages), np.int64)
-        planned, reads = kernels.buffer_pool.plan(
-            pages,
-            self._wave,
-            self._frame_of,
-            self._page_in,
-            self._older,
-            self._newer,
-            self._stamp,
-            frames,
-            missing,
-        )
-        todo = missing[:reads]
-        for done, request in enumerate(todo):
-            frame = self._frames[frames[request]]
-            self._forget(int(frames[request]))
-            try:
-                frame.page = self._read(frame.reader, int(pages[request]), 1)[0]
-            except BaseException:
-                self._unplan(frames[todo[done:]])
-                raise
-            self._loaded(int(frames[request]), frame)
-        return frames[:planned]
-
-    def _loaded(self, place: int, frame: Frame) -> None:
-        """A page has come into this frame."""
-        page = frame.page
-        assert page is not None
-        frame.codes, _ = self._binding.master_codes(page)
-        self._code_addresses[place] = frame.codes.__array_interface__["data"][0]
-        self._sizes[place] = len(frame.codes)
-        self._out_columns.put(place, [page.column(n) for n in self._binding.master_columns])
-        if not self._binding.codec.exact:
-            self._key_columns.put(place, [page.column(n) for n in self._binding.master_key])
-
-    def _unplan(self, frames: Any) -> None:
-        """These frames' reads did not happen: they hold nothing."""
-        self._frame_of[self._page_in[frames]] = -1
-        self._page_in[frames] = -1
-        self._stamp[frames] = 0
-        for frame in frames:
-            self._forget(int(frame))
-
-    def _forget(self, place: int) -> None:
-        self._frames[place].forget()
-        self._out_columns.drop(place)
-        self._key_columns.drop(place)

@@ -1,9 +1,19 @@
-"""MESHJOIN (004: Polyzotis et al., ICDE 2007).
+"""MESHJOIN (004: Polyzotis et al., ICDE 2007, figure 4).
 
-A cyclic scan of the master meshes with a sliding window over the stream. Each iteration reads
-the next b pages, probes them into the window, and admits a chunk of w tuples; a chunk leaves
-when it has met all k = ceil(pages / b) partitions. No index, no order, any distribution: the
-rate is w tuples per partition read, whatever the keys are.
+A cyclic scan of the master meshes with a sliding window over the stream::
+
+     1  while true:
+     2      read b pages of R and w tuples of S                    begin, take_in
+     3      if Q is full:
+     4          dequeue T, w pointers                              _expire
+     5          remove the tuples of T from H                      RingWindow.expire
+     7      add the w tuples to H                                  take_in
+     8      enqueue w pointers                                     _close_chunk
+     9      for each tuple r of the b pages:
+    10          output r joined with H                             Probe.advance
+
+A chunk of w tuples leaves when it has met all k = ceil(pages / b) partitions. No index, no order,
+any distribution: the rate is w tuples per partition read, whatever the keys are.
 
 Waiting is bounded by one cycle: a tuple leaves after k iterations.
 
@@ -31,12 +41,16 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from semistream.joins.contract import Join
-from semistream.joins.probing import ProbingRun, Walk
-from semistream.joins.run import Run
-from semistream.joins.window import RingWindow
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.plan import MemoryPlan, buffer_pages, plan_window_join
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.hash_window import RingWindow
+from semistream.engine.window_policy import WindowPolicy
+from semistream.joins.base import Join
 from semistream.kernels import states
 from semistream.master.pages import PageSource
 
@@ -53,106 +67,113 @@ class MeshJoin(Join):
     name: ClassVar[str] = "meshjoin"
     needs_order: ClassVar[bool] = False
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return MeshRun
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_pages)
+        return plan_window_join(self, table, stream, settings, window=RingWindow, pages=pages)
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Mesh(join, parts)
 
 
-class MeshRun(ProbingRun):
-    _window: RingWindow
-    _window_kind = RingWindow
+class Mesh(WindowPolicy):
+    """``group`` pages make a partition; None: as many as the disk buffer holds."""
 
-    def _attach(self, source: PageSource) -> None:
-        super()._attach(source)
+    window_kind = RingWindow
+
+    def __init__(self, join: Any, parts: Parts, group: int | None = None) -> None:
+        super().__init__(join, parts)
+        self._group = group
+
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        super().attach(source, table, plan)
+        self._partition_pages = max(1, min(self._group or plan.buffer_pages, table.num_pages))
+        self._partitions = max(1, -(-table.num_pages // self._partition_pages))
         self._chunks: deque[list[int]] = deque()  # [tuples, partitions met], oldest first
         self._open_chunk = 0  # tuples that arrived since the last iteration
         self._next_page = 0
         self._expiring = False
-        self._size_chunks()
 
     @property
-    def _partition_pages(self) -> int:
-        return self._pages_at_once
-
-    def _size_chunks(self) -> None:
+    def _chunk_size(self) -> int:
         """How many tuples enter per iteration: the window divided by the partitions."""
-        self._partitions = max(1, -(-self._source.num_pages // self._partition_pages))
-        if self._stream is not None:
-            self._chunk_size = -(-self._window.capacity // self._partitions)
+        return int(-(-self.window.capacity // self._partitions))
 
-    def _allocate(self, nbytes: int) -> None:
-        super()._allocate(nbytes)
-        self._size_chunks()
+    @property
+    def longest_wait(self) -> int:
+        return self._partitions
 
-    def _admit(self) -> None:
-        wanted = min(self._window.vacant, self._chunk_size - self._open_chunk)
-        if wanted > 0:
-            self._open_chunk += self._admit_to(wanted, self._window.add)
-        else:
-            self._full = True
+    def take_in(self) -> None:
+        """Lines 2 and 7: up to w tuples per iteration."""
+        wanted = min(self.window.vacant, self._chunk_size - self._open_chunk)
+        self.full = wanted <= 0
+        if not self.full:
+            self._open_chunk += self.admit(wanted)
 
-    def _begin(self) -> None:
-        """Read the next partition; when that worked, the open chunk joins the queue."""
-        self._iteration_begins()
-        if not self._source.num_pages:
+    def begin(self) -> None:
+        """Line 2: read the next partition; when that worked, the open chunk joins the queue."""
+        self.context.iteration_begins()
+        if not self.table.num_pages:
             self._expire_all()
             return
         first = self._next_page
-        last = min(first + self._partition_pages, self._source.num_pages) - 1
-        walk = Walk(first, last)
-        self._read_on(walk)
-        self._walk = walk
-        self._next_page = 0 if last + 1 == self._source.num_pages else last + 1
+        last = min(first + self._partition_pages, self.table.num_pages) - 1
+        scan = Scan(first, last)
+        self.buffer.fill(scan)
+        self.scan = scan
+        self._next_page = 0 if last + 1 == self.table.num_pages else last + 1
         self._close_chunk()
 
     def _close_chunk(self) -> None:
+        """Line 8."""
         self._chunks.append([self._open_chunk, 0])
         self._open_chunk = 0
 
     def _expire_all(self) -> None:
         """An empty master: everything that waits has met all of it."""
         self._close_chunk()
-        self._walk = Walk(0, -1)
+        self.scan = Scan(0, -1)
         self._expiring = True
         for chunk in self._chunks:
             chunk[1] = self._partitions
 
-    def _resume(self) -> None:
+    def resume(self) -> None:
+        """Lines 9 and 10, then 3 to 5."""
         if self._expiring:
             self._expire()
         else:
-            super()._resume()
+            super().resume()
 
-    def _buffer_done(self, walk: Walk) -> None:
-        self._admit_to_front_stage(walk)
+    def buffer_done(self, scan: Scan) -> None:
+        self.learn(scan)
 
-    def _partition_done(self, walk: Walk) -> None:
+    def partition_done(self, scan: Scan) -> None:
         for chunk in self._chunks:
             chunk[1] += 1
         self._expiring = True
         self._expire()
 
     def _expire(self) -> None:
-        """Let go of tuples that have met every partition, one output batch at a time."""
+        """Lines 3 to 5: remove tuples that have met every partition, one output batch at a time."""
         while self._chunks and self._chunks[0][1] >= self._partitions:
             chunk = self._chunks[0]
-            count = min(chunk[0], self._most_rows)
+            count = min(chunk[0], self.output.most_rows)
             if count:
                 self._let_go(count)
                 chunk[0] -= count
             if not chunk[0]:
                 self._chunks.popleft()
-            if self._ready:
+            if self.output:
                 return
         self._expiring = False
-        self._walk = None
-        self._iteration_ends()
+        self.scan = None
+        self.iteration_over()
 
     def _let_go(self, count: int) -> None:
-        slots = self._window.oldest(count)
-        absent = slots[self._window.state[slots] != states.MATCHED]
-        if len(absent) and self._binding.how in ("left", "left_anti"):
-            self._emit_without_match(self._window.take(absent), len(absent))
-        self._window.expire(count)
-        self.stats.unmatched += len(absent)
-        self.stats.matched += count - len(absent)
+        window, stats = self.window, self.context.stats
+        slots = window.oldest(count)
+        absent = slots[window.state[slots] != states.MATCHED]
+        if len(absent) and self.output.wants_unmatched:
+            self.output.emit_unmatched(window.take(absent), len(absent))
+        window.expire(count)
+        stats.unmatched += len(absent)
+        stats.matched += count - len(absent)

@@ -1,9 +1,19 @@
-"""Optimised X-HYBRIDJOIN (001: Naeem, Dobbie, Weber, ADC 2012).
+"""Optimised X-HYBRIDJOIN (001: Naeem, Dobbie, Weber, ADC 2012, algorithm 1).
 
-X-HYBRIDJOIN whose pinned pages are a hash table of their own, probed by the stream. Two phases
-alternate: in the *stream-probing* phase tuples look up the pinned rows, and only those that
-miss enter the window; in the *disk-probing* phase HYBRIDJOIN serves the window. Hot tuples
-never take a slot, and pinned rows are not probed over and over.
+X-HYBRIDJOIN whose pinned pages are a hash table H_R of their own, probed by the stream. Two
+phases alternate::
+
+     2  while true:
+     3      while the stream has tuples and H_S has room:        take_in: stream-probing phase
+     4          read a tuple t
+     5          if t is in H_R: output                           Admission.admit
+     7          else: add t to H_S, its key to Q
+    12      read the oldest key of Q                             HYBRIDJOIN: disk-probing phase
+    13      read its partition into the disk buffer
+    14      for each tuple r of it:
+    15          if r is in H_S: output, delete the matched tuples
+
+Hot tuples never take a slot, and pinned rows are not probed over and over.
 
 Waiting is bounded as in HYBRIDJOIN; a tuple that hits the pinned part does not wait at all.
 
@@ -29,11 +39,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from semistream.joins.front_stage import FrontStage
-from semistream.joins.hot_pages import HotPages
-from semistream.joins.hybridjoin import HybridRun
-from semistream.joins.probing import Walk
-from semistream.joins.run import Run
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.extension import Extension
+from semistream.engine.front.recorder import FrequencyRecorder
+from semistream.engine.page_popularity import PagePopularity
+from semistream.engine.plan import MemoryPlan
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.joins.base import Join
+from semistream.joins.hybridjoin import Hybrid, plan_hybrid
 from semistream.joins.x_hybridjoin import XHybridJoin
 from semistream.master.pages import PageSource
 
@@ -49,45 +64,43 @@ class OptimisedXHybridJoin(XHybridJoin):
 
     name: ClassVar[str] = "optimised-x-hybridjoin"
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return OptimisedXHybridRun
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        front = 0.2 if self.pinned is None else self.pinned
+        return plan_hybrid(self, table, stream, settings, front=front, front_name="pinned")
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return OptimisedXHybrid(Hybrid(join, parts))
 
 
-class OptimisedXHybridRun(HybridRun):
-    _front_learns = False
+class OptimisedXHybrid(Extension):
+    inside: Hybrid
 
-    def _attach(self, source: PageSource) -> None:
-        super()._attach(source)
-        self._hot = HotPages(source, self.join.hot_keys, self.join.observe)
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        super().attach(source, table, plan)
+        self.inside.learns = False
+        self._popularity = PagePopularity(source, self.join.hot_keys, self.join.observe)
         self._filled = 0  # pages whose rows are in the front stage
 
-    def _front_share(self) -> float | int | str:
-        pinned: float | int | str | None = self.join.pinned
-        return 0.2 if pinned is None else pinned
-
-    def _admit(self) -> None:
-        part = self._next_slice()
-        if self._hot.undecided and not part.position:
-            self._hot.observe(self._binding, part.batch)
-        if self._hot.decided_now:
+    def take_in(self) -> None:
+        """Lines 3 to 9; H_R is filled as soon as it is known with what."""
+        self._popularity.observe(self.context.binding, self.intake.slice())
+        if self._popularity.is_decided:
             self._fill()
-            self._hot.done()
-        super()._admit()
+        super().take_in()
 
     def _fill(self) -> None:
         """Load the rows of the hottest pages into the front stage, for good.
 
         After a failed read it goes on with the page that could not be read.
         """
-        if not isinstance(self._front, FrontStage):
-            return
-        for number in self._hot.ranking()[self._filled :]:
-            walk = Walk(number, number)
-            walk.fill(self._read(self._reader, number, 1), self._binding)
-            assert walk.codes is not None
-            rows, sizes, first = self._whole_keys(walk, np.arange(len(walk.codes)))
-            columns = [walk.pages[0].column(name) for name in self._cached_names()]
-            if not self._front.fill(walk.codes[first], sizes, columns, rows):
-                break
-            self._filled += 1
+        front, inside = self.front, self.inside
+        if isinstance(front, FrequencyRecorder):
+            for number in self._popularity.ranking()[self._filled :]:
+                scan = Scan(number, number)
+                scan.fill(inside.buffer.read(number, 1), self.context.binding)
+                rows, sizes, first = inside.learner.whole_keys(scan, np.arange(len(scan.codes)))
+                columns = [scan.pages[0].column(n) for n in self.context.binding.cached_columns]
+                if not front.fill(scan.codes[first], sizes, columns, rows):
+                    break
+                self._filled += 1
+        self._popularity.done()

@@ -6,7 +6,7 @@ MESHJOIN. So: MESHJOIN ties the stream chunk to the disk buffer, because a chunk
 every read of b pages and the buffer must hold all b. Here the chunk is tied to a *group* of
 pages, and the buffer holds one page of the group at a time; the memory saved goes to the window.
 
-Waiting is bounded by one cycle, as in MESHJOIN.
+The loop is MESHJOIN's, with b pages read one by one in line 2. Waiting is bounded by one cycle.
 
 Differences from the paper: see above; and those of MESHJOIN.
 """
@@ -16,10 +16,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from semistream.engine.plan import MemoryPlan, buffer_pages, plan_window_join
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import DEFAULTS, Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.hash_window import RingWindow
 from semistream.errors import ConfigError
-from semistream.joins.contract import Join
-from semistream.joins.meshjoin import MeshRun
-from semistream.joins.run import Run
+from semistream.joins.base import Join
+from semistream.joins.meshjoin import Mesh
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +33,7 @@ class ReducedMeshJoin(Join):
     Parameters
     ----------
     group_pages
-        Pages that a chunk of the stream is tied to; None lets the number of pages decide.
+        Pages that a chunk of the stream is tied to. Default: 16.
     """
 
     group_pages: int | None = None
@@ -42,15 +46,9 @@ class ReducedMeshJoin(Join):
         if self.group_pages is not None and self.group_pages < 1:
             raise ConfigError(f"group_pages={self.group_pages!r}: give at least 1")
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return ReducedMeshRun
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        pages = buffer_pages(self, table, settings.buffer_share, most=1)
+        return plan_window_join(self, table, stream, settings, window=RingWindow, pages=pages)
 
-
-class ReducedMeshRun(MeshRun):
-    _disk_most = 1
-
-    @property
-    def _partition_pages(self) -> int:
-        asked = self.join.group_pages
-        return max(1, min(asked or 16, self._source.num_pages))
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Mesh(join, parts, group=self.group_pages or DEFAULTS.mesh_group_pages)

@@ -1,8 +1,17 @@
-"""X-HYBRIDJOIN (002: Naeem, Dobbie, Weber, KAIS 2013).
+"""X-HYBRIDJOIN (002: Naeem, Dobbie, Weber, KAIS 2013, algorithm 1).
 
 HYBRIDJOIN whose disk buffer has two parts: a swappable one, as before, and a non-swappable one
-that keeps the most popular pages of the master for good. Each iteration probes the pinned pages
-into the window first, then the partition that the oldest remaining tuple needs.
+that keeps the most popular pages of the master for good::
+
+     1  load the first partition p_1 into the non-swappable part      _pin
+     3  while true:
+     4      read w tuples of the stream into H and Q                  HYBRIDJOIN's take_in
+     8      for each tuple r of p_1:                                  begin
+     9          if r is in H: output, delete the matched tuples       _resume_pinned
+    15      read the oldest key of Q                                  _begin_swappable
+    16      read its partition p_i into the swappable part
+    17      for each tuple r of p_i:                                  HYBRIDJOIN's resume
+    18          if r is in H: output, delete the matched tuples
 
 Waiting is bounded as in HYBRIDJOIN.
 
@@ -31,14 +40,17 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from semistream.joins.contract import Join
-from semistream.joins.hot_pages import HotPages, hot_key_columns
-from semistream.joins.hybridjoin import HybridRun
-from semistream.joins.probing import Walk
-from semistream.joins.run import Run
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.extension import Extension
+from semistream.engine.page_popularity import PagePopularity, hot_key_columns
+from semistream.engine.plan import MemoryPlan
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.joins.base import Join
+from semistream.joins.hybridjoin import Hybrid, hybrid_buffer_pages, plan_hybrid
 from semistream.master.pages import PageSource
 from semistream.memory import check_part, parse_size
-from semistream.stats import MemoryUse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,11 +60,11 @@ class XHybridJoin(Join):
     Parameters
     ----------
     pinned
-        The non-swappable part: a fraction of the budget, or a size. None makes it as large as
-        the swappable part, which is the paper's rule of thumb.
+        The non-swappable part: a fraction of the budget, or a size. Default: as large as the
+        swappable part, which is the paper's rule of thumb.
     hot_keys
         Keys to find the popular pages by, most of them where the stream's are: values of one
-        key column, or an Arrow table of several. None observes the stream.
+        key column, or an Arrow table of several. Default: the stream is observed.
     observe
         How many stream tuples to observe before pinning.
     """
@@ -69,98 +81,97 @@ class XHybridJoin(Join):
         if self.pinned is not None:
             check_part(self.pinned, "pinned")
 
-    @classmethod
-    def _run_class(cls) -> type[Run]:
-        return XHybridRun
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        pinned = self.pinned
+        if pinned is None:  # the paper's rule: as large as the swappable part
+            pages = hybrid_buffer_pages(self, table, settings)
+            pinned = pages * table.max_page_bytes / parse_size(self.memory)
+        return plan_hybrid(self, table, stream, settings, pinned=pinned)
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return XHybrid(Hybrid(join, parts))
 
 
-class XHybridRun(HybridRun):
-    def _attach(self, source: PageSource) -> None:
+class XHybrid(Extension):
+    inside: Hybrid
+
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        super().attach(source, table, plan)
         self._pinned: list[pa.RecordBatch] = []
         self._pinned_numbers: set[int] = set()
-        self._pinned_next = True  # whether the next partition is the pinned part
-        super()._attach(source)
-        self._hot = HotPages(source, self.join.hot_keys, self.join.observe)
+        self._scan: Scan | None = None  # of the pinned pages
+        self._swappable_next = False  # they have been probed in this iteration
+        self._popularity = PagePopularity(source, self.join.hot_keys, self.join.observe)
 
-    def _asked_for(self) -> int:
-        pinned = self.join.pinned
-        return 0 if pinned is None or isinstance(pinned, float) else parse_size(pinned, "pinned")
+    def allocate(self, plan: MemoryPlan) -> None:
+        super().allocate(plan)
+        self._pinned_bytes = plan.pinned_bytes
 
-    def _allocate(self, nbytes: int) -> None:
-        if self.join.pinned is None:  # the paper's rule: as large as the swappable part
-            same = self._pages_at_once * self._source.max_page_bytes
-            self._pinned_bytes = min(same, self._spare // 2)
-        else:
-            self._pinned_bytes = self._part(self.join.pinned, "pinned")
-        super()._allocate(nbytes - self._pinned_bytes)
+    def memory(self) -> dict[str, int]:
+        return {**super().memory(), "pinned pages": sum(page.nbytes for page in self._pinned)}
+
+    def take_in(self) -> None:
+        """Line 4."""
+        self._popularity.observe(self.context.binding, self.intake.slice())
+        super().take_in()
 
     @property
-    def memory(self) -> MemoryUse:
-        pinned = {"pinned pages": sum(page.nbytes for page in self._pinned)}
-        return MemoryUse({**super().memory, **pinned}, self._budget)
+    def busy(self) -> bool:
+        return self._scan is not None or self._swappable_next or self.inside.busy
 
-    def _admit(self) -> None:
-        part = self._next_slice()
-        if self._hot.undecided and not part.position:
-            self._hot.observe(self._binding, part.batch)
-        super()._admit()
+    def begin(self) -> None:
+        """Line 8, or line 15 as long as nothing is pinned."""
+        if self._popularity.is_decided:
+            self._pin()
+        if self._pinned:
+            self.context.iteration_begins()
+            self._scan = Scan(0, -1)
+            self._scan.fill(list(self._pinned), self.context.binding)
+        else:
+            self.inside.begin()
 
     def _pin(self) -> None:
-        """Copy the hottest pages that fit into the non-swappable part.
+        """Line 1: copy the hottest pages that fit.
 
         After a failed read it goes on with the page that could not be read.
         """
         room = self._pinned_bytes - sum(page.nbytes for page in self._pinned)
-        for number in self._hot.ranking()[len(self._pinned) :]:
-            copy = self._copy_of(number)
+        for number in self._popularity.ranking()[len(self._pinned) :]:
+            page = self.inside.buffer.read(number, 1)[0]
+            copy = page.take(pa.array(np.arange(page.num_rows)))
             if copy.nbytes > room:
                 break
             room -= copy.nbytes
             self._pinned.append(copy)
             self._pinned_numbers.add(number)
+        self._popularity.done()
 
-    def _copy_of(self, number: int) -> pa.RecordBatch:
-        page = self._read(self._reader, number, 1)[0]
-        return page.take(pa.array(np.arange(page.num_rows)))
-
-    def _iteration_begins(self) -> None:
-        if self._pinned_next or not self._pinned:  # else the pinned part's turn has begun it
-            super()._iteration_begins()
-
-    def _begin(self) -> None:
-        if self._hot.decided_now:
-            self._pin()
-            self._hot.done()
-        if self._pinned and self._pinned_next:
-            self._iteration_begins()
-            self._walk = Walk(0, -1)
-            self._walk.fill(list(self._pinned), self._binding)
-            return
-        if self._pinned and self._pages_of(self._window.oldest)[0] in self._pinned_numbers:
-            self._iteration_begins()
-            self._head = self._window.oldest
-            self._walk = Walk(0, -1)
-            self._absent_from = -1
-            return
-        super()._begin()
-
-    def _buffer_done(self, walk: Walk) -> None:
-        if self._pinned_next and self._pinned:
-            codes = walk.codes
-            assert codes is not None
-            self.stats.matched += self._window.settle(codes[np.flatnonzero(walk.counts)])
+    def resume(self) -> None:
+        if self._scan is not None:
+            self._resume_pinned(self._scan)
+        elif self._swappable_next:
+            self._begin_swappable()
         else:
-            super()._buffer_done(walk)
+            self.inside.resume()
 
-    def _partition_done(self, walk: Walk) -> None:
-        if not (self._pinned and self._pinned_next):
-            super()._partition_done(walk)
-        elif self._window.count:
-            self._pinned_next = False
-            self._walk = None  # the swappable part's turn
+    def _resume_pinned(self, scan: Scan) -> None:
+        """Lines 8 to 14."""
+        probe, window = self.inside.probe, self.inside.window
+        assert probe is not None
+        if not probe.advance(scan):
+            return
+        matched = scan.codes[np.flatnonzero(scan.counts)]
+        self.context.stats.matched += window.remove(matched)
+        self._scan = None
+        if window.count:
+            self._swappable_next = True
         else:
-            self._iteration_over()
+            self.inside.iteration_over()
 
-    def _iteration_over(self) -> None:
-        self._pinned_next = True
-        super()._iteration_over()
+    def _begin_swappable(self) -> None:
+        """Lines 15 and 16."""
+        if self.inside.pages_of(self.inside.window.oldest)[0] in self._pinned_numbers:
+            self.inside.begin_absent()
+        else:
+            self.inside.begin()
+        self._swappable_next = False

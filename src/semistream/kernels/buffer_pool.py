@@ -1,9 +1,9 @@
 """A buffer pool of pages with least-recently-used replacement."""
 
-from numba import njit
+from semistream.kernels.compile import compiled
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def plan(pages, wave, frame_of, page_in, older, newer, stamp, frames, missing):
     """Walk page requests in order, as one look-up after the other would.
 

@@ -7,13 +7,13 @@ recorder is one circular list of entries per frequency, newest first, linked by 
 """
 
 import numpy as np
-from numba import njit
 
+from semistream.kernels.compile import compiled
 from semistream.kernels.states import LISTS
 from semistream.kernels.window import bucket_of, find
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def look_up(
     codes, valid, start, most_misses, once, heads, chain, held, sibling,
     hit_rows, hit_slots, miss_rows,
@@ -48,13 +48,13 @@ def look_up(
     return i, pairs, misses, hits
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _unrank(entry, higher, lower):
     lower[higher[entry]] = lower[entry]
     higher[lower[entry]] = higher[entry]
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _rank(entry, f, higher, lower):
     sentinel = len(higher) - LISTS + f
     first = lower[sentinel]
@@ -63,7 +63,7 @@ def _rank(entry, f, higher, lower):
     lower[sentinel] = entry
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remove(entry, heads, chain, held, sibling, higher, lower, free, free_count):
     """Take one entry out; its rows' slots go to the ``free`` stack. Returns its new height."""
     _unrank(entry, higher, lower)
@@ -82,7 +82,7 @@ def remove(entry, heads, chain, held, sibling, higher, lower, free, free_count):
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def evict(rows, heads, chain, held, sibling, higher, lower, free, free_count):
     """Remove the least frequent entries, oldest first, until ``rows`` slots are free."""
     for sentinel in range(len(higher) - LISTS, len(higher)):
@@ -93,7 +93,7 @@ def evict(rows, heads, chain, held, sibling, higher, lower, free, free_count):
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def admit(
     codes, counts, frequencies, heads, chain, held, sibling, higher, lower,
     free, free_count, slots,
@@ -133,7 +133,7 @@ def admit(
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def drop(codes, heads, chain, held, sibling, higher, lower, free, free_count):
     """Remove these keys, if held. Returns the stack's new height."""
     for i in range(len(codes)):
@@ -146,7 +146,7 @@ def drop(codes, heads, chain, held, sibling, higher, lower, free, free_count):
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_recent(codes, rows, table, seen, stamp, span):
     """The temporary buffer: how often each key was seen within the last ``span`` tuples.
 

@@ -1,14 +1,15 @@
 """64-bit hashes of key columns."""
 
 import numpy as np
-from numba import njit
+
+from semistream.kernels.compile import compiled
 
 _SEED = np.uint64(0x9E3779B97F4A7C15)
 _MUL_A = np.uint64(0xBF58476D1CE4E5B9)
 _MUL_B = np.uint64(0x94D049BB133111EB)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def mix(word):
     """The finalizer of splitmix64 (Steele, Lea, Flood 2014): every bit in reaches every bit out."""
     word = (word ^ (word >> np.uint64(30))) * _MUL_A
@@ -16,14 +17,14 @@ def mix(word):
     return word ^ (word >> np.uint64(31))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fold_words(words, hashes):
     """Fold one column of 64-bit words into running hashes."""
     for i in range(len(words)):
         hashes[i] = mix((hashes[i] ^ np.uint64(words[i])) + _SEED)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fold_bytes(offsets, data, hashes):
     """Fold one column of byte strings into running hashes, eight bytes at a time."""
     for i in range(len(hashes)):

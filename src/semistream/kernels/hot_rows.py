@@ -5,8 +5,8 @@ the further ones. ``hits`` is 0 for a slot that is not an entry's first, else 1 
 """
 
 import numpy as np
-from numba import njit
 
+from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import prefetch
 from semistream.kernels.window import bucket_of, find
 
@@ -15,7 +15,7 @@ _MOST = 255
 _OTHER = 0x2545F4914F6CDD1D  # an odd number whose products have little to do with bucket_of's
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def look_up(
     codes, valid, start, most_misses, once, heads, chain, held, sibling, hits,
     hit_rows, hit_slots, miss_rows,
@@ -64,7 +64,7 @@ def look_up(
     return i, pairs, misses, found
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def note(code, count, sketch):
     """Add to a key's count in the sketch, if there is one; returns the new count. Each key has
     two counters, and the smaller one is right or too large."""
@@ -77,7 +77,7 @@ def note(code, count, sketch):
     return value
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count(codes, counts, sketch):
     """:func:`note` for many keys; those with a count of zero are left at that."""
     values = np.zeros(len(codes), np.int64)
@@ -87,7 +87,7 @@ def count(codes, counts, sketch):
     return values
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pass_hand(hits, hand, steps):
     """Move the hand over ``steps`` slots: the entries there, their hits; then hits are halved.
 
@@ -106,7 +106,7 @@ def pass_hand(hits, hand, steps):
     return slots[:found], values[:found], hand
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remove(entries, heads, chain, held, sibling, hits, free, free_count):
     """Take entries out; their rows' slots go to the ``free`` stack. Returns its new height."""
     for entry in entries:
@@ -127,7 +127,7 @@ def remove(entries, heads, chain, held, sibling, hits, free, free_count):
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def enter(
     codes, counts, frequencies, heads, chain, held, sibling, hits, free, free_count, slots
 ):  # fmt: skip
@@ -158,7 +158,7 @@ def enter(
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def held_entries(codes, heads, chain, held):
     """The entry of each code, or -1."""
     entries = np.empty(len(codes), np.int32)
@@ -167,7 +167,7 @@ def held_entries(codes, heads, chain, held):
     return entries
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remember(codes, table, used):
     """Note keys as absent, in sets of eight; a full set forgets one."""
     sets = len(table) >> 3
@@ -181,7 +181,7 @@ def remember(codes, table, used):
         table[place], used[place] = code, True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def remembered(codes, rows, table, used):
     """Which of the tuples ``codes[rows]`` have a key that is noted as absent."""
     known = np.zeros(len(rows), np.bool_)
@@ -196,7 +196,7 @@ def remembered(codes, rows, table, used):
     return known
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rows_of(entries, sibling):
     """The slots of all rows of these entries, and how many each has."""
     counts = np.zeros(len(entries), np.int64)

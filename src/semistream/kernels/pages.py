@@ -1,7 +1,6 @@
 """Rows out of many Arrow pages in one call: each page is known by the addresses of its buffers."""
 
-from numba import njit
-
+from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
     copy_from,
     copy_raw,
@@ -12,7 +11,7 @@ from semistream.kernels.intrinsics import (
 )
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather_fixed(addresses, pages, rows, width, out):
     """Values of ``width`` bytes: row ``rows[i]`` of page ``pages[i]``, for every i."""
     if width == 8:
@@ -26,14 +25,14 @@ def gather_fixed(addresses, pages, rows, width, out):
             copy_from(out, i * width, addresses[pages[i]] + rows[i] * width, width)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _offset(address, row, large):
     if large:
         return load_int64(address + row * 8)
     return int(load_int32(address + row * 4))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure_text(starts, sizes, pages, rows, large, offsets, total):
     """Offsets of the gathered texts, the first one ``total``; returns the last.
 
@@ -50,7 +49,7 @@ def measure_text(starts, sizes, pages, rows, large, offsets, total):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather_text(starts, contents, pages, rows, large, offsets, out):
     for i in range(len(rows)):
         page = pages[i]
@@ -58,7 +57,7 @@ def gather_text(starts, contents, pages, rows, large, offsets, out):
         copy_from(out, offsets[i], begin, offsets[i + 1] - offsets[i])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def append(values, texts, sizes, widths, places, rows, at, out, contents, used, room):
     """Append rows of all columns at once, to buffers that are known by address, from row ``at``.
 
@@ -101,7 +100,7 @@ def append(values, texts, sizes, widths, places, rows, at, out, contents, used, 
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find(addresses, sizes, pages, codes, low, high):
     """For each code the rows ``low[i] .. high[i] - 1`` of its page, whose codes are sorted."""
     for i in range(len(codes)):

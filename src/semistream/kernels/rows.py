@@ -5,8 +5,7 @@ allocation order, so that the heap is compacted in place by one walk, without so
 Positions count 8-byte units; -1 is a null.
 """
 
-from numba import njit
-
+from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
     copy_bytes,
     copy_raw,
@@ -22,7 +21,7 @@ _UNIT = 8
 _AHEAD = 12  # rows whose cache misses are waited for together
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _copy_value(target, source, width):
     if width == 8:
         store_int64(target, load_int64(source))
@@ -32,7 +31,7 @@ def _copy_value(target, source, width):
         copy_raw(target, source, width)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def put_fixed(sources, widths, places, rows, slots, records, size):
     """Copy row ``rows[i]`` of all columns to the record of ``slots[i]``, for every i.
 
@@ -45,7 +44,7 @@ def put_fixed(sources, widths, places, rows, slots, records, size):
             _copy_value(record + places[c], sources[c] + rows[i] * widths[c], widths[c])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def take_fixed(targets, widths, places, slots, records, size):
     """The other way round: the records of ``slots`` into columns at the addresses ``targets``."""
     for i in range(len(slots)):
@@ -56,7 +55,7 @@ def take_fixed(targets, widths, places, slots, records, size):
             _copy_value(targets[c] + i * widths[c], record + places[c], widths[c])
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def pick(targets, sources, widths, rows):
     """Values ``rows`` of columns at the addresses ``sources`` into those at ``targets``."""
     for c in range(len(widths)):
@@ -65,7 +64,7 @@ def pick(targets, sources, widths, rows):
             _copy_value(target + i * width, source + rows[i] * width, width)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def units_needed(offsets, size, valid, rows):
     """Heap units that these values of one column take, out of ``size`` bytes of content.
 
@@ -81,7 +80,7 @@ def units_needed(offsets, size, valid, rows):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def put(offsets, data, valid, rows, slots, column, columns, heap, headers, positions, top):
     """Append values ``rows`` of a column to the heap for ``slots``; returns the new top."""
     for i in range(len(rows)):
@@ -99,7 +98,7 @@ def put(offsets, data, valid, rows, slots, column, columns, heap, headers, posit
     return top
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def release(slots, headers, positions):
     """Mark the entries of these slots as dead; returns the units that became free."""
     freed = 0
@@ -114,7 +113,7 @@ def release(slots, headers, positions):
     return freed
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def compact(heap, headers, positions, top):
     """Slide live entries down over dead ones; returns the new top."""
     columns = positions.shape[1]
@@ -132,7 +131,7 @@ def compact(heap, headers, positions, top):
     return write
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def measure(slots, column, headers, positions, offsets, valid):
     """Offsets of the gathered values of one column; returns (bytes, nulls)."""
     total, nulls = 0, 0
@@ -149,7 +148,7 @@ def measure(slots, column, headers, positions, offsets, valid):
     return total, nulls
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(slots, column, heap, positions, offsets, out):
     for i in range(len(slots)):
         if i + _AHEAD < len(slots):

@@ -8,8 +8,9 @@ chunk instead of one per tuple. All chunks but the newest of a stretch are full.
 """
 
 import numpy as np
-from numba import carray, njit
+from numba import carray
 
+from semistream.kernels.compile import compiled
 from semistream.kernels.hot_rows import note
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.states import MATCHED, WAITING
@@ -17,7 +18,7 @@ from semistream.kernels.states import MATCHED, WAITING
 _AHEAD = 12  # tuples whose cache misses are waited for together
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _line(sorted_codes):
     """(code, slope) of the straight line through the first and the last of these codes."""
     if len(sorted_codes) == 0:
@@ -27,7 +28,7 @@ def _line(sorted_codes):
     return base, (len(sorted_codes) - 1) / width if width > 0 else 0.0
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _first_row(page_codes, code, low, guess):
     """The first row from ``low`` on whose code is not below ``code``, looked for near a guess.
 
@@ -58,7 +59,7 @@ def _first_row(page_codes, code, low, guess):
     return begin
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def place(
     new_codes, rows, stretches, firsts, size, head, fill, next_chunk, free, free_count,
     codes, state, slots,
@@ -96,7 +97,7 @@ def place(
     return len(rows), free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def collect(stretch, size, head, fill, next_chunk):
     """The slots and the chunks of all tuples that wait for a stretch; its list is then empty."""
     count = 0
@@ -118,7 +119,7 @@ def collect(stretch, size, head, fill, next_chunk):
     return slots, chunks
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def next_needed(begin, head):
     """The first stretch from ``begin`` on, going round, that a tuple waits for; -1 for none."""
     for i in range(len(head)):
@@ -130,7 +131,7 @@ def next_needed(begin, head):
     return -1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
     """Pair tuples with the page rows of the same code, as many as fit into ``rows``.
 
@@ -166,7 +167,7 @@ def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pairs):
     """The same where codes are hashes: ``page_codes[order]`` is sorted, the tuples are not.
 
@@ -201,7 +202,7 @@ def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pai
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, pairs):
     """:func:`match` for pages known by address: page ``i`` has ``sizes[i]`` sorted codes at
     ``keys[i]``, each code in one page only. A pair also tells the place of its page.
@@ -246,7 +247,7 @@ def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, p
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def frequent(places, rows, pairs, codes, sketch, least):
     """Of pairs that lie side by side for each page row: the first pair and the worth of every row
     whose worth is at least ``least``, by the front stage's sketch."""

@@ -11,8 +11,8 @@ entry per distinct key. All links are slot numbers; -1 ends a list.
 """
 
 import numpy as np
-from numba import njit
 
+from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import prefetch
 from semistream.kernels.states import MATCHED, WAITING
 
@@ -21,13 +21,13 @@ _HALF = np.uint64(32)
 _BLOCK = 32  # rows whose cache misses are waited for together
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def bucket_of(code, buckets):
     """Multiply-shift onto any number of buckets, without a division."""
     return np.int64((((np.uint64(code) * _GOLDEN) >> _HALF) * np.uint64(buckets)) >> _HALF)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def find(code, heads, chain, codes):
     slot = heads[bucket_of(code, len(heads))]
     while slot >= 0 and codes[slot] != code:
@@ -35,7 +35,7 @@ def find(code, heads, chain, codes):
     return slot
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def insert(new_codes, rows, slots, heads, chain, dup, codes, state):
     """Give the tuples ``new_codes[rows]`` the free slots ``slots``, in arrival order."""
     for i in range(len(rows)):
@@ -62,7 +62,7 @@ def insert(new_codes, rows, slots, heads, chain, dup, codes, state):
                 chain[before] = slot
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _relink(bucket, before, old, new, heads, chain):
     """In a bucket's chain, put ``new`` (or nothing, if -1) in the place of ``old``."""
     after = chain[old]
@@ -75,7 +75,7 @@ def _relink(bucket, before, old, new, heads, chain):
         chain[before] = after
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def expire(first, count, capacity, heads, chain, dup, codes):
     """Remove the ``count`` oldest tuples, which lie in a ring of slots from ``first`` on."""
     for i in range(count):
@@ -93,7 +93,7 @@ def expire(first, count, capacity, heads, chain, dup, codes):
             dup[newest] = dup[slot]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def probe(page_codes, valid, cursor, mark, once, heads, chain, dup, codes, state, rows, slots):
     """Pair page rows with the waiting tuples of the same code, as many as fit into ``rows``.
 
@@ -139,7 +139,7 @@ def probe(page_codes, valid, cursor, mark, once, heads, chain, dup, codes, state
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def tuples_of(code, start, heads, chain, dup, codes, slots):
     """Slots of the tuples that wait with ``code``, oldest first; ``start`` -1 or where to go on.
 
@@ -160,7 +160,7 @@ def tuples_of(code, start, heads, chain, dup, codes, slots):
         slot = dup[slot]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def settle(done_codes, heads, chain, dup, codes, state, older, newer, free, free_count):
     """Remove every tuple with one of these codes whose state is no longer WAITING.
 
@@ -203,7 +203,7 @@ def settle(done_codes, heads, chain, dup, codes, state, older, newer, free, free
     return free_count
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def enqueue(slots, older, newer):
     """Append tuples to the doubly linked queue; its sentinel is the slot after the last."""
     sentinel = len(older) - 1
@@ -214,7 +214,7 @@ def enqueue(slots, older, newer):
         older[sentinel] = slot
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def proven(firsts, continues, probed, born, codes, newer, span, slots):
     """Of the ``span`` oldest tuples, those whose page was probed after they came.
 
@@ -242,7 +242,7 @@ def proven(firsts, continues, probed, born, codes, newer, span, slots):
     return found
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def count_pairs(rows, counts):
     """How many pairs each page row has: the frequency f of the papers."""
     for i in range(len(rows)):

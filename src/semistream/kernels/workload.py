@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from semistream.kernels.compile import compiled
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # splitmix64's increment
 _MIX_A = np.uint64(0xBF58476D1CE4E5B9)
@@ -25,7 +26,7 @@ _SQRT_HALF = 0.7071067811865476
 _ROUNDS = 4
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def mix64(z: Any) -> Any:
     """Finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that scrambles 64 bits."""
     z = (z ^ (z >> _U30)) * _MIX_A
@@ -33,19 +34,19 @@ def mix64(z: Any) -> Any:
     return z ^ (z >> _U31)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def tuple_state(key: Any, index: Any) -> Any:
     """The random state of one tuple: splitmix64 entered at position ``index``."""
     return mix64(key + (np.uint64(index) + _U1) * GOLDEN)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def unit(z: Any) -> Any:
     """Upper 53 bits as a float in [0, 1)."""
     return np.float64(z >> _U11) * _UNIT
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _log_near_one(t: Any) -> Any:
     """log(1 + t) / t for 1 + t between sqrt(1/2) and sqrt(2): the series of 2 atanh(z)."""
     z = t / (2.0 + t)
@@ -64,7 +65,7 @@ def _log_near_one(t: Any) -> Any:
     return 2.0 * p / (2.0 + t)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def log(x: Any) -> Any:
     """Natural logarithm of a normal, positive double."""
     bits = np.float64(x).view(np.int64)
@@ -77,7 +78,7 @@ def log(x: Any) -> Any:
     return exponent * _LN2_HIGH + (t * _log_near_one(t) + exponent * _LN2_LOW)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _exp_series(y: Any) -> Any:
     """(exp(y) - 1) / y for small y: thirteen terms of the Taylor series."""
     p = 1.0 + y / 14.0
@@ -95,7 +96,7 @@ def _exp_series(y: Any) -> Any:
     return 1.0 + y * 0.5 * p
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _exp(y: Any) -> Any:
     """exp(y); 0 below -700 and the largest useful value above 700."""
     if y < -700.0:
@@ -108,7 +109,7 @@ def _exp(y: Any) -> Any:
     return (1.0 + rest * _exp_series(rest)) * scale
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def integral(x: Any, exponent: Any) -> Any:
     """Integral of t**-exponent from 1 to x, stable for exponents close to 1."""
     log_x = log(x)
@@ -118,7 +119,7 @@ def integral(x: Any, exponent: Any) -> Any:
     return (_exp(y) - 1.0) / (1.0 - exponent)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def inverse_integral(area: Any, exponent: Any) -> Any:
     """The x whose :func:`integral` is ``area``."""
     if exponent == 1.0:
@@ -131,7 +132,7 @@ def inverse_integral(area: Any, exponent: Any) -> Any:
     return _exp(log(1.0 + t) / (1.0 - exponent))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def zipf_exact(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -> None:
     """Fill ``out`` with Zipf ranks by rejection-inversion (Hoermann and Derflinger 1996).
 
@@ -165,7 +166,7 @@ def zipf_exact(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -> N
         out[i] = rank
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def zipf_integral(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -> None:
     """Fill ``out`` by the papers' method: the integral stands in for the sum of frequencies."""
     high = integral(domain + 1.0, exponent)
@@ -174,7 +175,7 @@ def zipf_integral(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -
         out[i] = min(max(rank, np.int64(1)), np.int64(domain))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def scatter_ranks(ranks: Any, out: Any, key: Any, domain: Any) -> None:
     """Send every rank in 1..domain through a keyed bijection on 1..domain.
 

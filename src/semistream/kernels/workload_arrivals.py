@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from semistream.kernels.compile import compiled
 from semistream.kernels.workload import log, tuple_state
 
 _U1, _U11, _U32 = np.uint64(1), np.uint64(11), np.uint64(32)
 
 
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline=True)
 def _exponential(draw: Any) -> Any:
     """A waiting time of mean 1 from 64 random bits."""
     return -log(np.float64((draw >> _U11) + _U1) * 2.0**-53)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def poisson_counts(out: Any, key: Any, rate: Any) -> None:
     """Count exponential gaps of mean 1 / rate into unit steps."""
     position, number = 0.0, 0
@@ -37,7 +37,7 @@ def poisson_counts(out: Any, key: Any, rate: Any) -> None:
         number += 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_switching_source(out: Any, key: Any, bandwidth: Any) -> None:
     """Add one on/off source: ``bandwidth`` tuples in each step in which it is on.
 
@@ -58,7 +58,7 @@ def add_switching_source(out: Any, key: Any, bandwidth: Any) -> None:
             out[step] += bandwidth
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def on_off_mask(out: Any, key: Any, on_steps: Any, off_steps: Any) -> None:
     """Alternate ones and zeros in stretches of geometric length with the given means."""
     step, number, on = 0, 0, True

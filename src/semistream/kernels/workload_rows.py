@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from semistream.kernels.compile import compiled
 from semistream.kernels.workload import mix64, tuple_state, unit
 
 PRICE_STEPS = 99_999
 _U3, _U7, _U16, _U20, _U32, _U40 = (np.uint64(i) for i in (3, 7, 16, 20, 32, 40))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def prices(product_ids: Any, out: Any, key: Any) -> None:
     """Price in whole cents, 0.01 to 999.99, as a function of the product alone."""
     for i in range(product_ids.size):
@@ -24,7 +24,7 @@ def prices(product_ids: Any, out: Any, key: Any) -> None:
         out[i] = (np.int64(draw % np.uint64(PRICE_STEPS)) + 1) / 100.0
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def product_attributes(
     rows: Any, suppliers: Any, supplier_count: Any, categories: Any, category_count: Any, key: Any
 ) -> None:
@@ -35,7 +35,7 @@ def product_attributes(
         categories[i] = np.int32((draw & np.uint64(0xFFFFFFFF)) % np.uint64(category_count)) + 1
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def descriptions(
     product_ids: Any, rows: Any, out: Any, prefix: Any, text: Any, word_starts: Any, key: Any
 ) -> None:
@@ -65,7 +65,7 @@ def descriptions(
             line[j] = source[j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def quantities(out: Any, key: Any, offset: Any) -> None:
     """1 to 7, small ones more often."""
     for i in range(out.size):
@@ -73,7 +73,7 @@ def quantities(out: Any, key: Any, offset: Any) -> None:
         out[i] = 1 + np.int32(min((draw >> _U40) % _U7, (draw >> _U16) % _U7))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def spoil(
     keys: Any,
     valid: Any,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.keys import KeyCodec
 from semistream.master.index import Keys, single
 from semistream.master.layout import Layout
-from semistream.master.page_buffer import PageBuffer
+from semistream.master.page_buffer import PageBuffer, aligned
 from semistream.master.reader import OpenSegment, fetch, refuse_read
 from semistream.master.sort import joined
 from semistream.master.store import ALIGNMENT
@@ -32,7 +32,7 @@ class MergingReader:
         self._at_once = pages_at_once
         self._direct = direct
         self._buffers: list[PageBuffer] | None = [
-            PageBuffer(self._room(segment)) for segment in layout.segments
+            PageBuffer(_room(segment, pages_at_once, direct)) for segment in layout.segments
         ]
         self._keys_of = [
             [segment.schema.get_field_index(field.name) for field in _key_fields(layout)]
@@ -41,25 +41,18 @@ class MergingReader:
         self._held: list[dict[int, _Piece]] = [{} for _ in layout.segments]
         self.bytes_read = 0
 
-    def _room(self, segment: OpenSegment) -> int:
-        count = min(self._at_once, len(segment.pages))
-        slack = 2 * ALIGNMENT if self._direct else 0
-        between = min(count, segment.gaps) * segment.gap
-        return count * (int(segment.pages.lengths.max(initial=0)) + slack) + between
+    @staticmethod
+    def bytes_for(layout: Layout, codec: KeyCodec, pages_at_once: int, direct: bool) -> int:
+        """What a reader will hold."""
+        merged = (pages_at_once + _SCRATCH_PAGES) * layout.max_page_bytes
+        buffers = sum(aligned(_room(s, pages_at_once, direct)) for s in layout.segments)
+        return buffers + merged + sum(_key_room(s, pages_at_once, codec) for s in layout.segments)
 
     @property
     def nbytes(self) -> int:
         if self._buffers is None:
             return 0
-        merged = (self._at_once + _SCRATCH_PAGES) * self._layout.max_page_bytes
-        keys = sum(self._key_room(segment) for segment in self._layout.segments)
-        return sum(buffer.nbytes for buffer in self._buffers) + merged + keys
-
-    def _key_room(self, segment: OpenSegment) -> int:
-        """Prepared keys of the pages in the buffer: numbers, or byte strings as objects."""
-        pages = segment.pages
-        sizes = 8 * pages.rows if self._codec.exact else _OBJECT * pages.rows + pages.lengths
-        return min(self._at_once, len(pages)) * int(sizes.max(initial=0))
+        return self.bytes_for(self._layout, self._codec, self._at_once, self._direct)
 
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         pages = self._layout.num_pages
@@ -208,3 +201,18 @@ def _runs(pages: list[int]) -> Iterator[tuple[int, int]]:
 
 def _key_fields(layout: Layout) -> pa.Schema:
     return layout.segments[0].pages.firsts.schema
+
+
+def _room(segment: OpenSegment, pages_at_once: int, direct: bool) -> int:
+    """Bytes of the buffer for one segment's pages."""
+    count = min(pages_at_once, len(segment.pages))
+    slack = 2 * ALIGNMENT if direct else 0
+    between = min(count, segment.gaps) * segment.gap
+    return count * (int(segment.pages.lengths.max(initial=0)) + slack) + between
+
+
+def _key_room(segment: OpenSegment, pages_at_once: int, codec: KeyCodec) -> int:
+    """Prepared keys of the pages in the buffer: numbers, or byte strings as objects."""
+    pages = segment.pages
+    sizes = 8 * pages.rows if codec.exact else _OBJECT * pages.rows + pages.lengths
+    return min(pages_at_once, len(pages)) * int(sizes.max(initial=0))

@@ -20,7 +20,7 @@ class PageBuffer:
     """
 
     def __init__(self, nbytes: int, within: tuple[mmap.mmap, int] | None = None) -> None:
-        self.nbytes = _aligned(nbytes)
+        self.nbytes = aligned(nbytes)
         memory, at = within or _mapped(self.nbytes)
         self.view = memoryview(memory)[at : at + self.nbytes]
         self.arrow = pa.py_buffer(memory).slice(at, self.nbytes)
@@ -28,12 +28,13 @@ class PageBuffer:
     @classmethod
     def side_by_side(cls, nbytes: int, count: int) -> list[PageBuffer]:
         """Several that share huge pages, which each alone might be too small for."""
-        nbytes = _aligned(nbytes)
+        nbytes = aligned(nbytes)
         memory, at = _mapped(count * nbytes)
         return [cls(nbytes, (memory, at + i * nbytes)) for i in range(count)]
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """The bytes that a buffer for so many takes."""
     return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
 
 

@@ -1,8 +1,9 @@
 """What a join may ask of a master: pages by number, and bytes that it can plan with.
 
 Two sources keep this contract: :class:`~semistream.master.table.MasterTable` (sorted, with an
-index) and :class:`~semistream.master.parquet.ParquetPages` (neither). A join that needs order
-looks at ``ordered``; it never asks which class it was given.
+index) and :class:`~semistream.master.parquet.ParquetPages` (neither). A source says what it can
+do (``ordered``, ``mapped``, ``can_address``, ``can_prefetch``); a join never asks which class it
+was given.
 """
 
 from __future__ import annotations
@@ -60,6 +61,22 @@ class PageSource(Protocol):
     def max_row_bytes(self) -> int: ...
     @property
     def row_bytes(self) -> float: ...
+    @property
+    def mapped(self) -> bool:
+        """Whether readers look at pages in the page cache instead of copying them."""
+
+    @property
+    def can_address(self) -> bool:
+        """Whether readers can ``load`` pages and return their addresses, unparsed."""
+
+    def can_prefetch(self, direct: bool) -> bool:
+        """Whether readers can be asked for pages ahead of time."""
+
+    def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
+        """What a reader of so many pages at once will hold."""
+
+    def at_version(self, version: int) -> PageSource:
+        """Another version of the same relation."""
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader: ...
     def newest_version(self) -> int: ...

@@ -53,6 +53,8 @@ class ParquetPages:
     pinned = True
     index = None
     version = 0
+    mapped = False
+    can_address = False
     key: tuple[str, ...] = ()
 
     def __init__(self, path: str | os.PathLike[str], page_bytes: int | str = "1MiB") -> None:
@@ -117,6 +119,16 @@ class ParquetPages:
 
     def __repr__(self) -> str:
         return f"ParquetPages({self.path!r}, rows={self.num_rows}, pages={self.num_pages})"
+
+    def can_prefetch(self, direct: bool) -> bool:
+        return False
+
+    def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
+        return (pages_at_once + 1) * self.max_page_bytes + self.decoder_bytes
+
+    def at_version(self, version: int) -> ParquetPages:
+        """Itself: there are no versions."""
+        return self
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> ParquetReader:
         if direct:

@@ -12,7 +12,7 @@ from semistream.errors import ConfigError, MasterTableError
 from semistream.master.disk_read import DiskRead
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
-from semistream.master.page_buffer import PageBuffer
+from semistream.master.page_buffer import PageBuffer, aligned
 from semistream.master.page_check import UNREADABLE, PageCheck, index_problem
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
@@ -182,14 +182,19 @@ class PlainReader:
         self._pages = len(segment.pages)
         self._at_once = pages_at_once
         self._direct = direct
-        slack = 2 * ALIGNMENT if direct else 0
         self._buffer: PageBuffer | None = buffer or PageBuffer(
-            segment.window_bytes(pages_at_once) + slack
+            self.bytes_for(segment, pages_at_once, direct)
         )
         self._arrow: Any = None  # what the last load filled
         self._ahead: DiskRead | None = None
         self._asked = (0, 0)
         self.bytes_read = 0
+
+    @staticmethod
+    def bytes_for(segment: OpenSegment, pages_at_once: int, direct: bool) -> int:
+        """What a reader will hold."""
+        slack = 2 * ALIGNMENT if direct else 0
+        return aligned(segment.window_bytes(pages_at_once) + slack)
 
     @property
     def nbytes(self) -> int:

@@ -67,6 +67,8 @@ class SqlMaster:
     ordered = True
     pinned = True
     version = 0
+    mapped = False
+    can_address = False
 
     def __init__(
         self,
@@ -199,6 +201,16 @@ class SqlMaster:
         self._make_index()
 
     # -- what a join asks ------------------------------------------------------------------
+
+    def can_prefetch(self, direct: bool) -> bool:
+        return False
+
+    def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
+        return pages_at_once * self.max_page_bytes
+
+    def at_version(self, version: int) -> SqlMaster:
+        """Itself: there are no versions."""
+        return self
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> SqlReader:
         if direct:

@@ -184,6 +184,22 @@ class MasterTable:
         """Bytes of an average row on disk, framing included."""
         return self.layout.row_bytes
 
+    @property
+    def can_address(self) -> bool:
+        return self.layout.plain is not None
+
+    def can_prefetch(self, direct: bool) -> bool:
+        return self.can_address and (direct or not self.mapped)
+
+    def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
+        if self.layout.plain is not None:
+            return PlainReader.bytes_for(self.layout.plain, pages_at_once, direct)
+        return MergingReader.bytes_for(self.layout, self.codec, pages_at_once, direct)
+
+    def at_version(self, version: int) -> MasterTable:
+        """Another version of this table, with pages read in the same way."""
+        return MasterTable.open(self.path, version, mapped=self.mapped)
+
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
         """A buffer for that many pages; ``direct`` reads past the page cache."""
         if pages_at_once < 1:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from semistream.engine.binding import Binding
 from semistream.errors import ConfigError, SemistreamError
-from semistream.joins.binding import Binding
 from semistream.master.files import Files
 from semistream.pipeline.document import Document, Path_
 from semistream.pipeline.model import Lookup, Pipeline

@@ -12,10 +12,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from semistream.engine.binding import Binding, On, Select, key_pairs
 from semistream.errors import ConfigError
 from semistream.joins import Join, join
-from semistream.joins.binding import Binding, On, Select, key_pairs
-from semistream.joins.contract import _source as open_source
+from semistream.joins.base import open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size

@@ -27,8 +27,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
-from semistream.joins.binding import Binding, key_pairs
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged

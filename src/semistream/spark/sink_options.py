@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from semistream.engine.binding import HOWS, On, Select
 from semistream.errors import ConfigError
 from semistream.joins import ALGORITHMS
-from semistream.joins.binding import HOWS, On, Select
 from semistream.master import MasterTable
 from semistream.master.sql import SqlMaster
 from semistream.memory import parse_size

@@ -13,8 +13,8 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from semistream.engine.binding import On, Select, key_pairs
 from semistream.errors import ConfigError, SchemaError
-from semistream.joins.binding import On, Select, key_pairs
 from semistream.spark.enrich import Lookup, _open, enrich
 
 REASON = "dead_letter_reason"

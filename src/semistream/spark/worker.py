@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from semistream.engine.binding import On, Select
 from semistream.errors import BudgetError
 from semistream.joins import Join, Run
-from semistream.joins.binding import On, Select
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import divide, format_size

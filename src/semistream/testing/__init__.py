@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from semistream.joins.observer import Observer
+from semistream.engine.observer import Observer
 
 
 class FakeClock:

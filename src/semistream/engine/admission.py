@@ -1,0 +1,127 @@
+"""Admission: tuples probe the front stage, if there is one, and only misses may wait.
+
+This is the stream-probing phase of 003 (algorithm 3) and 001, the same for every join::
+
+    slice -> front stage -hit--> output
+                 |
+                miss -> known absent? -> output (unmatched)
+                 |
+                 +----> window
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from semistream.engine.context import Context
+from semistream.engine.front.absent_keys import AbsentKeys
+from semistream.engine.front.contract import FrontStage
+from semistream.engine.intake import Intake, Slice
+from semistream.engine.output import Output
+from semistream.engine.rows.layout import Rows
+from semistream.keys import Mask
+
+Add = Callable[[Slice, Rows], int]
+"""Takes rows of a slice in, in their order; returns how many found room."""
+
+_NOTHING = np.zeros(0, np.int64)
+
+
+class Admission:
+    """Moves tuples from the intake to the output (hits) or to the window (misses)."""
+
+    def __init__(self, context: Context, intake: Intake, output: Output) -> None:
+        self._context = context
+        self._intake = intake
+        self._output = output
+        self.front: FrontStage | None = None
+        self.absent: AbsentKeys | None = None
+        self.unique = False  # each key of the table has one row
+        self.full = False  # the last call ended because a miss found no room
+
+    def admit(self, vacant: int, add: Add) -> int:
+        """Admit tuples of one slice, with at most ``vacant`` misses; returns the misses added."""
+        intake, output, most = self._intake, self._output, self._output.most_rows
+        self.full = False
+        if intake.skip_empty():
+            return 0
+        part = intake.slice()
+        stop, hit_rows, hit_slots, misses = self._probe(part, vacant)
+        unmatched = part.without_key(stop)
+        if len(unmatched):
+            misses = misses[part.valid[misses]]  # type: ignore[index]
+        known = self.absent.among(part.codes, misses) if self.absent is not None else None
+        if known is not None:
+            unmatched = np.sort(np.r_[unmatched, misses[known]])
+            misses = misses[~known]
+        if len(unmatched) > most:  # no more rows go out at once
+            stop = int(unmatched[most])
+            unmatched = unmatched[:most]
+            misses = misses[: np.searchsorted(misses, stop)]
+            hit_rows, hit_slots = _before(stop, hit_rows, hit_slots)
+        added = add(part, misses) if len(misses) else 0
+        if added < len(misses):
+            stop = int(misses[added])
+            self.full = True
+            hit_rows, hit_slots = _before(stop, hit_rows, hit_slots)
+            unmatched = unmatched[: np.searchsorted(unmatched, stop)]
+        self._emit_hits(part, hit_rows, hit_slots)
+        output.emit_unmatched_rows(part.batch, unmatched)
+        self._context.stats.unmatched += len(unmatched)
+        intake.consume(stop)
+        return added
+
+    def _probe(self, part: Slice, vacant: int) -> tuple[int, Rows, Any, Rows]:
+        """(stop, hit rows, their slots, misses)."""
+        most = self._output.most_rows
+        front, binding = self.front, self._context.binding
+        if front is None:
+            stop = min(part.batch.num_rows, part.position + min(vacant, most))
+            return stop, _NOTHING, _NOTHING, np.arange(part.position, stop)
+        ahead = part.position + self._context.settings.lookups_per_output_row * most
+        ahead = min(part.batch.num_rows, ahead)
+        while True:
+            found = front.probe(
+                part.codes[:ahead],
+                None if part.valid is None else part.valid[:ahead],
+                part.position,
+                vacant,
+                most,
+                once=not binding.keeps_master,
+            )
+            if binding.codec.exact or not len(found.hit_rows):
+                break
+            false = ~self._same_keys(front, part, found.hit_rows, found.hit_slots)
+            if not false.any():
+                break
+            # Another key with the same code is cached: evict it, and probe again.
+            front.forget(np.unique(part.codes[found.hit_rows[false]]))
+        return found.stop, found.hit_rows, found.hit_slots, found.miss_rows
+
+    def _same_keys(self, front: FrontStage, part: Slice, rows: Rows, slots: Any) -> Mask:
+        binding = self._context.binding
+        first = len(binding.master_columns)
+        places = range(first, first + len(binding.master_key))
+        return binding.codec.same(part.keys(rows), front.rows.take(slots, places))
+
+    def _emit_hits(self, part: Slice, rows: Rows, slots: Any) -> None:
+        if not len(rows):
+            return
+        stats, binding = self._context.stats, self._context.binding
+        hit = len(rows) if self.unique else int(np.count_nonzero(np.diff(rows)) + 1)
+        stats.front_stage_hits += hit
+        stats.matched += hit
+        if binding.how == "left_anti":
+            return
+        assert self.front is not None
+        wanted = range(len(binding.master_columns))
+        self._output.emit(part.take(rows), self.front.rows.take(slots, wanted) if wanted else [])
+
+
+def _before(stop: int, rows: Rows, slots: Any) -> tuple[Rows, Any]:
+    """Those of these hits that are before row ``stop``."""
+    count = int(np.searchsorted(rows, stop))
+    return rows[:count], slots[:count]

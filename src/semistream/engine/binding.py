@@ -1,0 +1,188 @@
+"""How one stream and one master table fit together: keys, output columns, ``how``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from semistream.errors import ConfigError, SchemaError
+from semistream.keys import Codes, KeyCodec, Mask
+
+HOWS = ("inner", "left", "left_semi", "left_anti")
+On = str | Sequence[str] | Mapping[str, str]
+Select = Sequence[str] | Mapping[str, str]
+
+
+class HasKey(Protocol):
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+
+
+class HasVersion(HasKey, Protocol):
+    @property
+    def version(self) -> int: ...
+
+
+def key_pairs(on: On) -> dict[str, str]:
+    """Stream column -> master column, from any of the forms that ``on`` may take."""
+    if isinstance(on, str):
+        return {on: on}
+    if isinstance(on, Mapping):
+        pairs = dict(on)
+    elif isinstance(on, Sequence):
+        pairs = {name: name for name in on}
+        if len(pairs) != len(on):
+            raise ConfigError(f"on={list(on)!r} names a column twice; name each key column once")
+    else:
+        raise ConfigError(f"on={on!r}: give a column name, a list of names, or a mapping")
+    if not pairs or not all(isinstance(n, str) for kv in pairs.items() for n in kv):
+        raise ConfigError(f"on={on!r}: give at least one column, each by its name")
+    return pairs
+
+
+class Binding:
+    """The master's side is checked when a run opens, the stream's when its first batch comes."""
+
+    def __init__(self, master: HasKey, on: On, select: Select | None, how: str) -> None:
+        self.how = how
+        pairs = key_pairs(on)
+        if master.key:
+            if set(pairs.values()) != set(master.key) or len(pairs) != len(master.key):
+                raise SchemaError(
+                    f"the master table's key is {list(master.key)} but on={on!r} joins "
+                    f"{list(pairs.values())}; join on exactly the key columns"
+                )
+            pairs = {s: m for k in master.key for s, m in pairs.items() if m == k}
+        self.stream_key = tuple(pairs)
+        self.master_key = tuple(pairs.values())
+        self._master_schema = master.schema
+        types = [_field(master.schema, name, "master table").type for name in self.master_key]
+        self.codec = KeyCodec.for_types(types, self.master_key)
+        self._same_name = {m for s, m in pairs.items() if s == m}
+        self._select = self._selection(select)
+        self.keeps_master = how in ("inner", "left")
+        self.master_columns = [name for name, _ in self._select] if self.keeps_master else []
+        self.stream_schema: pa.Schema | None = None
+        self.schema: pa.Schema | None = None
+
+    def _selection(self, select: Select | None) -> list[tuple[str, str | None]]:
+        """(master column, output name or None for its own) in output order."""
+        schema = self._master_schema
+        if select is None:
+            return [(n, None) for n in schema.names if n not in self._same_name]
+        if isinstance(select, str) or not isinstance(select, (Sequence, Mapping)):
+            raise ConfigError(f"select={select!r}: give a list of columns or a mapping")
+        chosen: list[tuple[str, str | None]] = (
+            list(select.items()) if isinstance(select, Mapping) else [(n, None) for n in select]
+        )
+        for name, _ in chosen:
+            _field(schema, name, "master table")
+        return chosen
+
+    def bind(self, stream: pa.Schema) -> None:
+        """Fix the stream's schema; later batches must have the same."""
+        repeated = sorted({n for n in stream.names if stream.names.count(n) > 1})
+        if repeated:
+            raise SchemaError(f"the stream has more than one column {repeated[0]!r}; rename one")
+        types = [_field(stream, name, "stream").type for name in self.stream_key]
+        self.codec.check(types, self.stream_key)
+        fields = list(stream)
+        taken = set(stream.names)
+        if self.keeps_master:
+            for name, renamed in self._select:
+                output = renamed or (f"{name}_master" if name in stream.names else name)
+                if output in taken:
+                    raise SchemaError(
+                        f"the output would have two columns {output!r}; rename the master's "
+                        f"column with select={{{name!r}: 'another name'}}"
+                    )
+                taken.add(output)
+                field = self._master_schema.field(name).with_name(output)
+                fields.append(field.with_nullable(True) if self.how == "left" else field)
+        self.stream_schema = stream
+        self.schema = pa.schema(fields)
+
+    def unbind(self) -> None:
+        """The first batch was refused: the next one fixes the stream's schema."""
+        self.stream_schema = self.schema = None
+
+    def check_batch(self, batch: Any) -> None:
+        if not isinstance(batch, pa.RecordBatch):
+            raise SchemaError(
+                f"push takes a pyarrow.RecordBatch, not {type(batch).__name__}; "
+                "a pyarrow.Table gives them with .to_batches()"
+            )
+        if self.stream_schema is None:
+            self.bind(batch.schema)
+        elif not batch.schema.equals(self.stream_schema):
+            raise SchemaError(
+                f"this batch's schema differs from the first one's: "
+                f"{_difference(self.stream_schema, batch.schema)}; cast it to the first schema"
+            )
+
+    def check_version(self, master: HasVersion, opened: int) -> None:
+        """Refuse a version of the master table whose key or output columns have changed.
+
+        Columns are taken by name, so their order is free, and other columns may come and go.
+        """
+        changes = list(self._changes(master))
+        if changes:
+            raise SchemaError(
+                f"version {master.version} of the master table does not fit a run that was opened "
+                f"with version {opened}: {'; '.join(changes)}. Open the join again, or stay with "
+                f"the old version by use({opened})"
+            )
+
+    def _changes(self, master: HasKey) -> Iterator[str]:
+        if master.key != self.master_key:
+            yield f"its key is {list(master.key)} and was {list(self.master_key)}"
+        for name in dict.fromkeys((*self.master_key, *self.master_columns)):
+            if name not in master.schema.names:
+                yield f"column {name!r} is missing"
+                continue
+            was, now = self._master_schema.field(name), master.schema.field(name)
+            if now.type != was.type:
+                yield f"column {name!r} is {now.type} and was {was.type}"
+            elif now.nullable and not was.nullable and self.how == "inner":
+                yield f"column {name!r} may be null and could not be before"
+
+    def nulls(self, count: int) -> list[pa.Array]:
+        """The master's columns of tuples without a match."""
+        return [pa.nulls(count, self._master_schema.field(n).type) for n in self.master_columns]
+
+    @property
+    def cached_columns(self) -> list[str]:
+        """What a front stage keeps: the output columns and, where codes collide, the key."""
+        keys = () if self.codec.exact else self.master_key
+        return [*self.master_columns, *keys]
+
+    def stream_codes(self, batch: pa.RecordBatch) -> tuple[Codes, Mask | None]:
+        return self.codec.codes([batch.column(name) for name in self.stream_key])
+
+    def master_codes(self, page: pa.RecordBatch) -> tuple[Codes, Mask | None]:
+        return self.codec.codes([page.column(name) for name in self.master_key])
+
+
+def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:
+    places = schema.get_all_field_indices(name)
+    if len(places) == 1:
+        return schema.field(places[0])
+    problem = "has no column" if not places else "has more than one column"
+    raise SchemaError(f"the {side} {problem} {name!r}; it has {', '.join(schema.names)}")
+
+
+def _difference(first: pa.Schema, other: pa.Schema) -> str:
+    missing = [n for n in first.names if n not in other.names]
+    extra = [n for n in other.names if n not in first.names]
+    if missing or extra:
+        return f"missing {missing}, unexpected {extra}"
+    changed = [
+        f"{n} is {other.field(n).type} instead of {first.field(n).type}"
+        for n in first.names
+        if not other.field(n).equals(first.field(n))
+    ]
+    return ", ".join(changed) or f"columns come as {other.names} instead of {first.names}"

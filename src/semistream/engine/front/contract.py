@@ -1,0 +1,95 @@
+"""The front stage's contract: hot master rows in memory, probed before anything else (003).
+
+Two implementations, and any join with a front stage can be given either:
+
+- :class:`~semistream.engine.front.recorder.FrequencyRecorder`, the papers': a row is ranked by the
+  tuples that it met when it entered.
+- :class:`~semistream.engine.front.counting_cache.CountingCache`, SweepJoin's: a row is ranked by
+  its recent hits.
+
+An entry is a key with *all* its master rows, so duplicate keys are joined exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+from semistream.engine.rows.layout import Rows, Slots
+from semistream.engine.rows.row_store import RowStore
+from semistream.keys import Codes, Mask
+
+MOST_ROWS_PER_KEY = 16  # a key with more rows is not cached: it would displace as many others
+
+
+class LookUp(NamedTuple):
+    """What became of a run of stream tuples: hits paired with slots, and misses."""
+
+    stop: int
+    hit_rows: Rows
+    hit_slots: Slots
+    miss_rows: Rows
+    tuples_hit: int
+
+
+@dataclass(frozen=True)
+class CacheSize:
+    """What fits into some bytes: rows, and a heap for values without a fixed width."""
+
+    capacity: int
+    heap: int
+    nbytes: int
+
+
+class FrontStage(Protocol):
+    """A bounded cache of master rows."""
+
+    capacity: int
+    threshold: int  # the worth that a row must have to be offered
+    rows: RowStore
+
+    @property
+    def count(self) -> int:
+        """Rows held."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    def probe(
+        self,
+        codes: Codes,
+        valid: Mask | None,
+        start: int,
+        most_misses: int,
+        most_pairs: int,
+        once: bool,
+    ) -> LookUp:
+        """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
+
+    def worth(self, codes: Codes, counts: Any) -> Any:
+        """What these keys are worth, after so many tuples waited for each."""
+
+    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
+        """Of pairs of page rows and waiting tuples, in row order: the first pair and the worth
+        of each row that is worth an offer."""
+
+    def offer(
+        self, codes: Codes, counts: Any, worth: Any, columns: Sequence[pa.Array], rows: Rows
+    ) -> tuple[int, int]:
+        """Offer keys with their rows (``counts`` each); returns (rows admitted, rows evicted)."""
+
+    def age(self, share: float, tuples: int) -> None:
+        """This share of the table has been visited since the last call, for so many tuples."""
+
+    @property
+    def coldest(self) -> float | None:
+        """Hits of each of the least used rows while the table is visited once, if counted."""
+
+    def forget(self, codes: Codes) -> int:
+        """Drop these keys: their rows have changed. Returns the rows dropped."""
+
+    def clear(self) -> int:
+        """Drop everything; returns the rows dropped."""

@@ -1,0 +1,237 @@
+"""SweepJoin's front stage: the rows that the stream asks for most, by counts over a long span.
+
+The papers' front stage (:mod:`semistream.engine.front.recorder`) ranks a row by what it met when
+it entered, for ever. Here both sides are counted over the same span, and halved at its end. A
+cached row's worth is the number of its hits; a clock hand that goes round once per span halves
+them. A waiting row's worth is the number of tuples that waited for it, which the visit of its
+page counts exactly: as long as a span is one sweep, the window itself is the frequency sketch.
+Where every micro-batch is drained, sweeps are too short to distinguish a row that every tenth
+batch wants from one that never comes again: then a span is a number of tuples per cached row, and
+a real sketch remembers earlier visits. Rows that are no longer hot leave, and a single request
+for a cold row evicts nothing hot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream import kernels
+from semistream.engine.front.contract import MOST_ROWS_PER_KEY, CacheSize, LookUp
+from semistream.engine.rows.layout import NO_MASK, RecordLayout, Rows, ranges
+from semistream.engine.rows.row_store import RowStore
+from semistream.keys import Codes, Mask
+
+ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
+_SKETCH_COUNTERS = 8  # per row
+_SPAN = 4  # tuples per row, at least, after which counts are halved
+_ADOPTED_AT_ONCE = 4096
+
+
+class CountingCache:
+    """A bounded cache of master rows, ranked by recent hits; ``sketch`` remembers requests."""
+
+    def __init__(self, types: Sequence[pa.DataType], size: CacheSize, sketch: bool = False) -> None:
+        capacity = size.capacity
+        self.capacity = capacity
+        self.threshold = 1  # the worth that a row must have to be offered
+        self.rows = RowStore(RecordLayout(types), capacity, size.heap)
+        self._heads = np.full(max(1, capacity), -1, np.int32)
+        self._chain = np.empty(capacity, np.int32)
+        self._held = np.empty(capacity, np.int64)
+        self._sibling = np.empty(capacity, np.int32)
+        self._hits = np.zeros(capacity, np.uint8)
+        self._free = np.arange(capacity, dtype=np.int32)[::-1].copy()
+        self._free_count = capacity
+        self._sketch = np.zeros(_SKETCH_COUNTERS * capacity if sketch else 0, np.uint8)
+        self._hand = 0
+        self._due = 0.0
+        self._passed = 0.0  # of the span
+        self._spans_per_sweep = 1.0
+        self._coldest = 0.0
+
+    @staticmethod
+    def size_for(
+        types: Sequence[pa.DataType], nbytes: int, heap_per_row: float = 0.0, sketch: bool = False
+    ) -> CacheSize:
+        """The cache that these bytes allow, which may have no row at all."""
+        layout = RecordLayout(types)
+        entry = ENTRY_BYTES + (_SKETCH_COUNTERS if sketch else 0)
+        per_row = layout.slot_bytes + entry
+        capacity = max(0, int(nbytes / (per_row + heap_per_row)))
+        heap = max(0, nbytes - capacity * per_row - 64) if heap_per_row else 0
+        return CacheSize(
+            capacity, heap, RowStore.bytes_of(layout, capacity, heap) + capacity * entry
+        )
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (*self._table(), self._free, self._sketch)
+        return int(self.rows.nbytes + sum(a.nbytes for a in arrays))
+
+    @property
+    def count(self) -> int:
+        """Rows held."""
+        return self.capacity - self._free_count
+
+    def _table(self) -> tuple[Any, ...]:
+        return self._heads, self._chain, self._held, self._sibling, self._hits
+
+    def probe(
+        self,
+        codes: Codes,
+        valid: Mask | None,
+        start: int,
+        most_misses: int,
+        most_pairs: int,
+        once: bool,
+    ) -> LookUp:
+        """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
+        hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
+        hit_slots = np.empty(len(hit_rows), np.int32)
+        miss_rows = np.empty(min(len(codes) - start, most_misses), np.int64)
+        stop, pairs, misses, hits = kernels.hot_rows.look_up(
+            codes,
+            NO_MASK if valid is None else valid,
+            start,
+            most_misses,
+            once,
+            *self._table(),
+            hit_rows,
+            hit_slots,
+            miss_rows,
+        )
+        return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
+
+    def age(self, share: float, tuples: int) -> None:
+        """This share of a sweep has passed, and so many tuples: the hand may advance as far."""
+        part = share
+        if len(self._sketch):
+            part = min(share, tuples / (_SPAN * self.capacity))
+        self._spans_per_sweep += 0.01 * (part / share - self._spans_per_sweep)
+        self._due = min(self._due + part * self.capacity, self.capacity)
+        self._passed += part
+        if self._passed >= 1.0:
+            self._passed = 0.0
+            self._sketch >>= 1
+
+    @property
+    def coldest(self) -> float:
+        """Hits per sweep of each row in the quarter that is used least."""
+        return self._coldest * self._spans_per_sweep
+
+    def worth(self, codes: Codes, counts: Any) -> Any:
+        """So many tuples waited for these keys now; with those of earlier visits, if known."""
+        return kernels.hot_rows.count(codes, counts, self._sketch)
+
+    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
+        """Of pairs of page rows and waiting tuples: the first pair and the worth of each row that
+        is worth an offer."""
+        return kernels.sweep.frequent(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
+
+    def offer(
+        self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
+    ) -> tuple[int, int]:
+        """Offer keys with their rows (``counts`` each) and their worth.
+
+        They take free slots, and then those of entries that had fewer hits. Returns (rows
+        admitted, rows evicted).
+        """
+        fresh = kernels.hot_rows.held_entries(codes, *self._table()[:3]) < 0
+        repeated = np.ones(len(codes), np.bool_)  # a key may be offered by two visits
+        repeated[np.unique(codes, return_index=True)[1]] = False
+        fresh &= ~repeated
+        starts = np.cumsum(counts) - counts
+        order = np.argsort(-np.asarray(frequencies), kind="stable")
+        order = order[fresh[order]]
+        ahead = np.cumsum(counts[order])
+        spare = self._free_count if self.rows.room(columns, rows) == len(rows) else 0
+        free = int(np.searchsorted(ahead, spare, side="right"))
+        evicted = self._evict_below(frequencies[order[free:]]) if free < len(order) else 0
+        order = order[: np.searchsorted(ahead, spare + evicted, side="right")]
+        admitted = self._enter(codes, counts, frequencies, columns, rows, starts, order)
+        self._adapt(admitted, int(ahead[-1]) if len(ahead) else 0)
+        return admitted, evicted
+
+    def _enter(
+        self,
+        codes: Codes,
+        counts: Any,
+        frequencies: Any,
+        columns: Sequence[pa.Array],
+        rows: Rows,
+        starts: Any,
+        order: Any,
+    ) -> int:
+        """Put the chosen keys into free slots, as far as their texts fit, too."""
+        chosen = rows[ranges(starts[order], counts[order])]
+        fit = self.rows.room(columns, chosen)
+        if fit < len(chosen):
+            order = order[: np.searchsorted(np.cumsum(counts[order]), fit, side="right")]
+            chosen = rows[ranges(starts[order], counts[order])]
+        slots = np.empty(len(chosen), np.int32)
+        self._free_count = kernels.hot_rows.enter(
+            codes[order],
+            counts[order],
+            frequencies[order],
+            *self._table(),
+            self._free,
+            self._free_count,
+            slots,
+        )
+        self.rows.put(columns, chosen, slots)
+        return len(chosen)
+
+    def _evict_below(self, frequencies: Any) -> int:
+        """Evict an entry for each of these (largest first) that is worth more; returns the rows."""
+        slots, hits, self._hand = kernels.hot_rows.pass_hand(self._hits, self._hand, int(self._due))
+        self._due -= int(self._due)
+        order = np.argsort(hits, kind="stable")
+        # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
+        if len(hits) > 3:
+            self._coldest += 0.2 * (hits[order[: len(hits) // 4]].mean() / 2 - self._coldest)
+        order = order[: len(frequencies)]
+        worth = frequencies[: len(order)]
+        # A sketch keeps half of its counts, too, and may count too much: it must be clearly more.
+        worth = worth - 1 if len(self._sketch) else 2 * worth
+        worth_it = worth > hits[order]
+        return self._remove(slots[order[worth_it]])
+
+    def _remove(self, entries: Any) -> int:
+        before = self._free_count
+        self._free_count = kernels.hot_rows.remove(entries, *self._table(), self._free, before)
+        self.rows.free(self._free[before : self._free_count])
+        return int(self._free_count - before)
+
+    def _adapt(self, admitted: int, offered: int) -> None:
+        """Offer fewer rows when most are turned down, and more when most are taken."""
+        if admitted < offered // 2:
+            self.threshold = min(self.threshold + 1, 250)
+        elif self.threshold > 1 and admitted > offered * 7 // 8:
+            self.threshold -= 1
+
+    def adopt(self, other: CountingCache) -> None:
+        """Take over the most used rows of another one with the same columns."""
+        entries = np.flatnonzero(other._hits).astype(np.int32)
+        entries = entries[np.argsort(-other._hits[entries].astype(np.int32), kind="stable")]
+        # Keep slots unsorted so that the clock hand samples fairly.
+        entries = np.sort(entries[: self.capacity])
+        for start in range(0, len(entries), _ADOPTED_AT_ONCE):
+            some = entries[start : start + _ADOPTED_AT_ONCE]
+            slots, counts = kernels.hot_rows.rows_of(some, other._sibling)
+            starts, every = np.cumsum(counts) - counts, np.arange(len(some))
+            every = every[: np.searchsorted(np.cumsum(counts), self._free_count, side="right")]
+            columns, rows = other.rows.take(slots), np.arange(len(slots))
+            hits = other._hits[some].astype(np.int64) - 1
+            self._enter(other._held[some], counts, hits, columns, rows, starts, every)
+
+    def forget(self, codes: Codes) -> int:
+        """Forget these keys: their rows have changed. Returns the rows dropped."""
+        entries = kernels.hot_rows.held_entries(codes, *self._table()[:3])
+        return self._remove(np.unique(entries[entries >= 0]))
+
+    def clear(self) -> int:
+        return self._remove(np.flatnonzero(self._hits).astype(np.int32))

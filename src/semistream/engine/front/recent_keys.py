@@ -1,0 +1,65 @@
+"""CINLJ's temporary buffer (003, section 3.3): how often each key was seen lately."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from semistream import kernels
+from semistream.engine.buffer_pool import BufferPool
+from semistream.engine.context import Context
+from semistream.engine.front.contract import MOST_ROWS_PER_KEY, FrontStage
+from semistream.engine.front.learner import report
+from semistream.engine.intake import Slice
+from semistream.engine.rows.layout import Rows, ranges
+from semistream.keys import Codes
+
+KEY_BYTES = 12
+_LOAD = 2  # places per key of the hash table
+
+
+class RecentKeys:
+    """Counts the keys of the last tuples, at most ``span``; then it is emptied."""
+
+    def __init__(self, span: int) -> None:
+        self._span = span
+        self._table = np.empty(_LOAD * span, np.int64)
+        self._seen = np.zeros(_LOAD * span, np.int32)
+        self._age = np.zeros(1, np.int64)
+        self._hot: list[tuple[int, Codes, Any]] = []  # frame, codes, counts
+
+    @staticmethod
+    def bytes_of(span: int) -> int:
+        return _LOAD * span * KEY_BYTES
+
+    @property
+    def nbytes(self) -> int:
+        return self.bytes_of(self._span)
+
+    def note(self, part: Slice, tuples: Rows, frames: Any, matched: Any, threshold: int) -> None:
+        """Count these tuples' keys, and note which were seen often enough.
+
+        They are offered only when the wave is over: its hits still point into the front stage.
+        """
+        seen = kernels.front_stage.count_recent(
+            part.codes, tuples, self._table, self._seen, self._age, self._span
+        )
+        hot = np.flatnonzero(matched & (seen >= threshold))
+        for number in np.unique(frames[hot]):
+            newest_first = hot[frames[hot] == number][::-1]
+            codes, last = np.unique(part.codes[tuples[newest_first]], return_index=True)
+            self._hot.append((int(number), codes, seen[newest_first[last]]))
+
+    def offer(self, context: Context, front: FrontStage, pool: BufferPool) -> None:
+        """Offer the keys of the wave that were seen often enough, with the rows just fetched."""
+        hot, self._hot = self._hot, []
+        for number, codes, seen in hot:
+            frame = pool.frames[number]
+            low, high = frame.find(codes)
+            few = high - low <= MOST_ROWS_PER_KEY
+            codes, seen, low, high = codes[few], seen[few], low[few], high[few]
+            assert frame.page is not None
+            columns = [frame.page.column(name) for name in context.binding.cached_columns]
+            rows = frame.rows(ranges(low, high - low))
+            report(context, front, *front.offer(codes, high - low, seen, columns, rows))

@@ -1,0 +1,108 @@
+"""Intake: batches that were pushed and are not fully taken in yet, in slices with their codes."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.engine.context import Context
+from semistream.engine.rows.layout import Rows
+from semistream.engine.rows.row_store import PlainColumns
+from semistream.engine.window.tuple_layout import TupleLayout
+
+
+class Slice:
+    """The part of a batch that is being taken in, with its codes."""
+
+    def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
+        self.batch = batch
+        self.codes, self.valid = context.binding.stream_codes(batch)
+        self.columns = layout.columns(batch)
+        self.position = 0
+        self._keys = context.binding.stream_key
+        self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
+
+    def take(self, rows: Rows) -> Sequence[pa.Array]:
+        """These rows of the batch's columns."""
+        return self._plain.take(rows) if self._plain else self.batch.take(pa.array(rows)).columns
+
+    def keys(self, rows: Rows | None = None) -> list[pa.Array]:
+        """The key columns, or these rows of them."""
+        columns = [self.batch.column(name) for name in self._keys]
+        return columns if rows is None else [column.take(pa.array(rows)) for column in columns]
+
+    def without_key(self, stop: int) -> Rows:
+        """Rows up to ``stop`` whose key is null."""
+        if self.valid is None:
+            return np.zeros(0, np.int64)
+        return self.position + np.flatnonzero(~self.valid[self.position : stop])
+
+
+class _Pushed:
+    def __init__(self, batch: pa.RecordBatch, version: int) -> None:
+        self.batch = batch
+        self.version = version
+        self.taken = 0
+
+
+class Intake:
+    """A queue of pushed batches. Each must meet the version that it was pushed under."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._batches: deque[_Pushed] = deque()
+        self._slice: Slice | None = None
+        self.layout: TupleLayout | None = None  # of the stream, once a batch has been seen
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def push(self, batch: pa.RecordBatch, version: int) -> None:
+        self._batches.append(_Pushed(batch, version))
+
+    def redirect(self, old: int, new: int) -> None:
+        """Batches that were pushed under one version must meet another instead."""
+        for pushed in self._batches:
+            if pushed.version == old:
+                pushed.version = new
+
+    @property
+    def version(self) -> int:
+        """The version that the next tuple must meet."""
+        return self._batches[0].version
+
+    @property
+    def left(self) -> int:
+        """Tuples of the first batch that are not taken in yet."""
+        return self._batches[0].batch.num_rows - self._batches[0].taken if self._batches else 0
+
+    def slice(self) -> Slice:
+        if self._slice is None:
+            first = self._batches[0]
+            assert self.layout is not None
+            rows = self._context.settings.slice_rows
+            self._slice = Slice(first.batch.slice(first.taken, rows), self._context, self.layout)
+        return self._slice
+
+    def skip_empty(self) -> bool:
+        """Remove the first batch if it has no tuples."""
+        if self._batches[0].batch.num_rows:
+            return False
+        self._batches.popleft()
+        self._slice = None
+        return True
+
+    def consume(self, stop: int) -> None:
+        """Tuples of the slice before ``stop`` are taken in."""
+        part, first = self._slice, self._batches[0]
+        assert part is not None
+        first.taken += stop - part.position
+        part.position = stop
+        if stop == part.batch.num_rows:
+            self._slice = None
+        if first.taken >= first.batch.num_rows:
+            self._batches.popleft()
+            self._slice = None

@@ -1,0 +1,67 @@
+"""Output: rows that are ready, and how many may be built at once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.engine.context import Context
+
+
+class Output:
+    """Batches on their way to the caller.
+
+    ``most_rows`` is how many output rows may be built at once: it follows from the bytes that
+    the plan gives to output and from the widest row seen so far.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._binding = context.binding
+        self._ready: deque[tuple[pa.RecordBatch, int]] = deque()
+        self.nbytes = 0
+        self.most_rows = 1
+        self._planned_bytes = 0
+        self._planned_rows = 1
+
+    def allocate(self, nbytes: int, rows: int, row_bytes: int) -> None:
+        """Rows may take these bytes; buffers elsewhere have room for so many rows."""
+        self._planned_bytes, self._planned_rows = nbytes, rows
+        self.set_row_bytes(row_bytes)
+
+    def set_row_bytes(self, row_bytes: int) -> None:
+        """The widest row has changed: rows exist twice for a moment, in buffers and in a batch."""
+        fit = self._planned_bytes // (2 * row_bytes)
+        self.most_rows = max(1, min(self._planned_rows, fit))
+
+    def __bool__(self) -> bool:
+        return bool(self._ready)
+
+    def pop(self) -> pa.RecordBatch:
+        rows, nbytes = self._ready.popleft()
+        self.nbytes -= nbytes
+        self._context.stats.rows_out += rows.num_rows
+        return rows
+
+    def emit(self, stream: Sequence[pa.Array], master: Sequence[pa.Array]) -> None:
+        rows = pa.RecordBatch.from_arrays([*stream, *master], schema=self._binding.schema)
+        nbytes = rows.get_total_buffer_size()
+        self._ready.append((rows, nbytes))
+        self.nbytes += nbytes
+
+    @property
+    def wants_unmatched(self) -> bool:
+        return self._binding.how in ("left", "left_anti")
+
+    def emit_unmatched(self, stream: Sequence[pa.Array], count: int) -> None:
+        """Tuples that match nothing, if ``how`` keeps them."""
+        if count and self.wants_unmatched:
+            self.emit(stream, self._binding.nulls(count))
+
+    def emit_unmatched_rows(self, batch: pa.RecordBatch, rows: Any) -> None:
+        """The same for rows of a batch that never entered the window."""
+        if len(rows) and self.wants_unmatched:
+            self.emit_unmatched(batch.take(pa.array(rows)).columns, len(rows))

@@ -1,0 +1,66 @@
+"""Probing pages into a window: every row of the buffer meets every tuple that waits for its key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from semistream import kernels
+from semistream.engine.context import Context
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.output import Output
+from semistream.engine.window.hash_window import HashWindow
+from semistream.kernels import states
+
+
+class Probe:
+    """Pairs page rows with waiting tuples, one output batch at a time."""
+
+    def __init__(self, context: Context, output: Output, window: HashWindow, rows: int) -> None:
+        self._context = context
+        self._output = output
+        self._window = window
+        self._rows = np.empty(rows, np.int32)
+        self._slots = np.empty(rows, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        return self._rows.nbytes + self._slots.nbytes
+
+    def advance(self, scan: Scan) -> bool:
+        """Probe rows of the buffer until an output batch is full; True when all were probed."""
+        binding, window = self._context.binding, self._window
+        exact = binding.codec.exact
+        most = min(self._output.most_rows, len(self._rows))
+        found = window.probe(
+            scan.codes,
+            scan.valid,
+            scan.cursor,
+            exact,
+            not binding.keeps_master,
+            self._rows[:most],
+            self._slots[:most],
+        )
+        if found:
+            rows, slots = self._rows[:found], self._slots[:found]
+            if not exact:
+                rows, slots = verified(self._context, scan, window, rows, slots)
+            kernels.window.count_pairs(rows, scan.counts)
+            if binding.how != "left_anti" and len(rows):
+                names = binding.master_columns
+                self._output.emit(window.take(slots), scan.take(rows, names) if names else [])
+        return bool(scan.cursor[0] >= len(scan.codes))
+
+
+def verified(context: Context, scan: Scan, window: Any, rows: Any, slots: Any) -> tuple[Any, Any]:
+    """Codes were equal; keep the pairs whose keys are, and mark their tuples."""
+    binding = context.binding
+    master = scan.take(rows, list(binding.master_key))
+    same = binding.codec.same(window.keys(slots), master)
+    rows, slots = rows[same], slots[same]
+    if not binding.keeps_master:  # each tuple once
+        slots, first = np.unique(slots, return_index=True)
+        rows = rows[first]
+    window.state[slots] = states.MATCHED
+    return rows, slots

@@ -1,0 +1,173 @@
+"""How the columns of a row are kept in a slot, and what a slot costs.
+
+Fixed-width columns lie side by side in one record per slot (one cache line per tuple, not one per
+column); text and binary values have a position in a heap; nested values stay Arrow arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
+Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
+
+NO_MASK = np.zeros(0, np.bool_)
+HEAP_LIVE_SHARE = 0.8  # of the heap; the rest lets a compaction free enough to be worth its walk
+ARENA_LIVE_SHARE = 0.4  # of the arena; merging its chunks needs the old and the new copy at once
+
+
+class RecordLayout:
+    """Which columns of a schema go where, and what a slot costs."""
+
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self.types = list(types)
+        self.fixed = [i for i, kind in enumerate(types) if width_of(kind) is not None]
+        self.text = [i for i, kind in enumerate(types) if is_text(kind)]
+        self.empty = [i for i, kind in enumerate(types) if pa.types.is_null(kind)]
+        placed = {*self.fixed, *self.text, *self.empty}
+        self.nested = [i for i in range(len(types)) if i not in placed]
+        widths = sorted(self.fixed, key=lambda i: -(width_of(types[i]) or 0))
+        masks = -(-len(self.fixed) // 8)
+        self.record = np.dtype(
+            [(f"c{i}", _storage(types[i])) for i in widths]
+            + [(f"valid{m}", np.uint8) for m in range(masks)]
+        )
+        offsets: Any = self.record.fields
+        self.widths = np.array([width_of(types[i]) for i in self.fixed], np.int64)
+        self.places = np.array([offsets[f"c{i}"][1] for i in self.fixed], np.int64)
+        self.nth = {i: place for place, i in enumerate(self.fixed)}
+        self._choices: dict[tuple[int, ...], tuple[dict[int, int], Any, Any]] = {}
+        self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
+
+    def choice(self, wanted: tuple[int, ...]) -> tuple[dict[int, int], Any, Any]:
+        """Of these columns the fixed ones with their widths; both and their places as arrays."""
+        found = self._choices.get(wanted)
+        if found is None:
+            which = [self.nth[i] for i in wanted if i in self.nth]
+            widths = self.widths[which]
+            fixed = dict(zip((self.fixed[n] for n in which), widths.tolist(), strict=True))
+            found = self._choices[wanted] = fixed, widths, self.places[which]
+        return found
+
+    def heap_bytes(self, columns: Sequence[pa.Array]) -> float:
+        """Average heap and arena bytes of a row of these columns."""
+        rows = max(1, len(columns[0])) if columns else 1
+        total = 0.0
+        for i in self.text:
+            total += (columns[i].nbytes / rows + 12) / HEAP_LIVE_SHARE
+        for i in self.nested:
+            total += (columns[i].nbytes / rows + 8) / ARENA_LIVE_SHARE
+        return total
+
+
+def fixed_buffer(column: pa.Array) -> tuple[Any, int]:
+    """Who owns the values of a fixed-width column, and their address."""
+    if pa.types.is_boolean(column.type):
+        column = column.cast(pa.uint8()).fill_null(0)
+    width, buffer = width_of(column.type) or 0, column.buffers()[1]
+    if buffer is None:  # allowed where all is null
+        buffer, column = pa.py_buffer(bytes(width * len(column))), column.slice(0, 0)
+    return buffer, buffer.address + column.offset * width
+
+
+def validity(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.asarray(column.is_valid())
+
+
+def array_of(kind: pa.DataType, rows: int, values: Any, present: Any = None) -> pa.Array:
+    """An Arrow array over these values; ``present`` tells which are not null."""
+    if pa.types.is_boolean(kind):
+        flags = np.frombuffer(values, np.bool_, rows)
+        values = pa.py_buffer(np.packbits(flags, bitorder="little"))
+    mask = None
+    if present is not None and not np.all(present):
+        mask = pa.py_buffer(np.packbits(present.astype(np.bool_), bitorder="little"))
+    return pa.Array.from_buffers(kind, rows, [mask, values])
+
+
+def width_of(kind: pa.DataType) -> int | None:
+    types = pa.types
+    if types.is_boolean(kind):
+        return 1
+    if types.is_fixed_size_binary(kind) or types.is_decimal(kind) or types.is_primitive(kind):
+        return int(kind.bit_width) // 8
+    if types.is_interval(kind):
+        return 16
+    return None
+
+
+def _storage(kind: pa.DataType) -> Any:
+    width = width_of(kind) or 0
+    return {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}.get(width, f"V{width}")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_binary(kind) or is_large(kind))
+
+
+def is_large(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_large_string(kind) or pa.types.is_large_binary(kind))
+
+
+def text_parts(column: pa.Array) -> tuple[Any, Any, Any]:
+    """(offsets, bytes, validity or nothing) of a text or binary column."""
+    _, offsets, data = column.buffers()
+    dtype = np.int64 if is_large(column.type) else np.int32
+    if offsets is None or len(column) == 0:
+        starts = np.zeros(len(column) + 1, dtype)
+    else:
+        starts = np.frombuffer(
+            offsets, dtype, len(column) + 1, column.offset * np.dtype(dtype).itemsize
+        )
+    content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+    return starts, content, validity(column) if column.null_count else NO_MASK
+
+
+def taken_bytes(column: pa.Array, rows: Rows) -> int:
+    """Bytes of these rows when they are copied out of the column."""
+    return int(column.take(pa.array(rows)).nbytes)
+
+
+def rows_above(column: pa.Array, limit: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Those of these rows that take more than ``limit`` bytes when they are copied out."""
+    if end - start == 1:
+        nbytes = taken_bytes(column, np.array([start]))
+        if nbytes > limit:
+            yield start, nbytes
+    elif end > start and column.slice(start, end - start).nbytes + 16 > limit:
+        middle = (start + end) // 2
+        yield from rows_above(column, limit, start, middle)
+        yield from rows_above(column, limit, middle, end)
+
+
+def longest_row(batch: pa.RecordBatch, notable: int) -> int:
+    """An upper bound on the bytes of the batch's longest row.
+
+    For nested values it is an estimate, unless one has more than ``notable`` bytes.
+    """
+    total = 8
+    for column in batch.columns:
+        width = width_of(column.type)
+        if width is not None:
+            total += width
+        elif is_text(column.type):
+            offsets = text_parts(column)[0]
+            total += int(np.diff(offsets).max(initial=0)) + 9
+        elif len(column):
+            # nested: no cheap bound but the column itself; far above average is rare
+            usual = int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
+            above = rows_above(column, max(usual, notable), 0, len(column))
+            total += max((nbytes for _, nbytes in above), default=usual)
+    return total
+
+
+def ranges(low: Any, counts: Any) -> Any:
+    """low[0] .. low[0]+counts[0]-1, low[1] .. and so on, as one array."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(low - ends + counts, counts)

@@ -1,0 +1,121 @@
+"""Shapes: what planning must know of a table and of a stream. Plain values; nothing is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from semistream.engine.binding import Binding
+from semistream.engine.rows.layout import RecordLayout, is_text
+from semistream.engine.rows.row_store import RowStore
+from semistream.engine.window.tuple_layout import TupleLayout
+from semistream.master.pages import PageSource
+
+_SAMPLE = 1024  # tuples of the first batch that stand for the stream
+
+
+@dataclass(frozen=True, eq=False)
+class TableShape:
+    """A version of a master table as one join sees it.
+
+    ``buffer_bytes(n)`` is what a reader of n pages at once holds; ``continues[j]`` says that some
+    key of page j may also be in page j + 1.
+    """
+
+    num_pages: int
+    num_rows: int
+    unique: bool
+    exact: bool  # codes are keys, not hashes
+    int64_key: bool  # the key column's buffer can be read as codes
+    index_bytes: int
+    max_page_bytes: int
+    max_row_bytes: int
+    row_bytes: float
+    output_types: tuple[pa.DataType, ...]  # of the master's columns in the output
+    cached_types: tuple[pa.DataType, ...]  # of what a front stage keeps
+    continues: np.ndarray[Any, np.dtype[np.bool_]]
+    buffer_bytes: Callable[[int], int]
+    direct: bool = False
+    mapped: bool = False
+    can_prefetch: bool = False
+    can_address: bool = False
+
+    @classmethod
+    def of(cls, source: PageSource, binding: Binding, direct: bool = False) -> TableShape:
+        kinds = source.schema.field
+        index = source.index
+        return cls(
+            num_pages=source.num_pages,
+            num_rows=source.num_rows,
+            unique=source.unique,
+            exact=binding.codec.exact,
+            int64_key=pa.types.is_int64(kinds(binding.master_key[0]).type),
+            index_bytes=index.nbytes if index is not None else 0,
+            max_page_bytes=source.max_page_bytes,
+            max_row_bytes=source.max_row_bytes,
+            row_bytes=source.row_bytes,
+            output_types=tuple(kinds(name).type for name in binding.master_columns),
+            cached_types=tuple(kinds(name).type for name in binding.cached_columns),
+            continues=index.continues if index is not None else np.zeros(0, np.bool_),
+            buffer_bytes=lambda pages: source.buffer_bytes(pages, direct),
+            direct=direct,
+            mapped=source.mapped,
+            can_prefetch=source.can_prefetch(direct),
+            can_address=source.can_address,
+        )
+
+    @property
+    def rows_per_page(self) -> int:
+        """At most, roughly: by the bytes of an average row."""
+        return self.max_page_bytes // max(1, int(self.row_bytes)) + 1
+
+    @property
+    def cached_heap_bytes(self) -> float:
+        """Heap bytes of an average row in a front stage."""
+        layout = RecordLayout(self.cached_types)
+        if not (layout.text or layout.nested):
+            return 0.0
+        return max(0.0, self.row_bytes - layout.record.itemsize) * 1.3 + 24
+
+
+@dataclass(frozen=True)
+class StreamShape:
+    """The tuples of a stream, as far as they have been seen."""
+
+    layout: TupleLayout | None = None  # None: no batch has been seen
+    heap_bytes: float = 0.0  # of an average tuple in the window
+    longest_heap_bytes: int = 0  # of the longest tuple seen
+    widest: int = 0  # upper bound on the bytes of a tuple seen
+
+    @classmethod
+    def of(cls, batch: pa.RecordBatch, layout: TupleLayout) -> StreamShape:
+        """The tuples of a first batch."""
+        sample = layout.columns(batch.slice(0, _SAMPLE))
+        return cls(layout, layout.record.heap_bytes(sample))
+
+    def with_longest(self, batch: pa.RecordBatch, widest: int) -> StreamShape:
+        """A batch has come whose widest tuple has at most so many bytes."""
+        if not batch.num_rows or self.layout is None:
+            return replace(self, widest=widest)
+        columns = self.layout.columns(batch)
+        heap = tuple_heap_bytes(self.layout, columns, _longest(batch))
+        return replace(self, widest=widest, longest_heap_bytes=max(self.longest_heap_bytes, heap))
+
+
+def tuple_heap_bytes(layout: TupleLayout, columns: Sequence[pa.Array], row: int) -> int:
+    """Heap bytes that a window needs to hold just this row."""
+    return RowStore(layout.record, 1).bytes_for(columns, np.array([row]))
+
+
+def _longest(batch: pa.RecordBatch) -> int:
+    """The row of the batch with the longest text."""
+    lengths = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns:
+        if is_text(column.type):
+            lengths += np.asarray(pc.fill_null(pc.binary_length(column), 0))
+    return int(lengths.argmax())

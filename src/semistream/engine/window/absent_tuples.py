@@ -1,0 +1,104 @@
+"""Tuples of a queue window whose key the master does not have: how that is found out, and how
+they leave.
+
+A page that was probed while a tuple waited, and did not match it, proves that its key is absent.
+So the window notes the turn in which each tuple came, and this part the turn in which each page
+was last probed: an old tuple whose page was probed since leaves without a read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.engine.context import Context
+from semistream.engine.output import Output
+from semistream.engine.window.hash_window import QueueWindow
+from semistream.kernels import states
+from semistream.master.index import PageIndex
+
+_LAST_TURN = 2**31 - 1
+PAGE_BYTES = 4  # the turn of a page's last probe
+
+
+class AbsentTuples:
+    """Leaving tuples go out one output batch at a time: ``leave`` until it returns True."""
+
+    def __init__(self, context: Context, output: Output, num_pages: int) -> None:
+        self._context = context
+        self._output = output
+        self._turn = 1  # counts iterations
+        self._probed = np.zeros(num_pages, np.int32)
+        self._proven: Any = None  # slots of tuples that are proven absent
+        self._head = -1  # or the tuple whose key is absent,
+        self._next: int | None = None  # and where among its key's tuples to go on
+
+    @property
+    def nbytes(self) -> int:
+        return self._probed.nbytes
+
+    @property
+    def leaving(self) -> bool:
+        return self._proven is not None or self._next is not None
+
+    def tick(self, window: QueueWindow) -> None:
+        """An iteration has begun: tuples that come from now on are younger than its probe."""
+        self._turn += 1
+        if self._turn == _LAST_TURN:  # start over; what was proven is forgotten
+            self._turn = 1
+            self._probed[:] = 0
+            window.born[:] = 0
+        window.turn = self._turn
+
+    def probed(self, first: int, last: int) -> None:
+        """These pages have met every waiting tuple."""
+        self._probed[first : last + 1] = self._turn
+
+    def is_proven(self, window: QueueWindow, slot: int, low: int, high: int) -> bool:
+        """Whether the only page that could hold this tuple's key was probed while it waited."""
+        return low == high and bool(window.born[slot] < self._probed[low])
+
+    def leave_proven(self, window: QueueWindow, index: PageIndex, head: int) -> None:
+        """Old tuples that are proven absent are to leave, at least those of the head's key."""
+        self._head, self._next = head, -1
+        if self._context.binding.codec.exact:
+            most = self._output.most_rows
+            slots = window.proven(index.firsts, index.continues, self._probed, most)
+            if len(slots):
+                self._proven, self._next = slots, None
+
+    def leave_head(self, head: int) -> None:
+        """The tuples of this one's key are to leave."""
+        self._head, self._next = head, -1
+
+    def leave(self, window: QueueWindow) -> bool:
+        """Emit and remove tuples; True when all that were to leave have left."""
+        return self._leave_proven(window) if self._proven is not None else self._leave_key(window)
+
+    def _leave_proven(self, window: QueueWindow) -> bool:
+        slots, self._proven = self._proven, None
+        if self._output.wants_unmatched:
+            self._output.emit_unmatched(window.take(slots), len(slots))
+        window.state[slots] = states.ABSENT
+        self._context.stats.unmatched += window.remove(window.codes[slots])
+        return True
+
+    def _leave_key(self, window: QueueWindow) -> bool:
+        assert self._next is not None
+        codec, head = self._context.binding.codec, np.array([self._head], np.int32)
+        code = window.codes[self._head]
+        slots, following = window.with_code(code, self._next, self._output.most_rows)
+        if not codec.exact:
+            key = [column.take(pa.array([0] * len(slots))) for column in window.keys(head)]
+            slots = slots[codec.same(window.keys(slots), key)]
+        if len(slots) and self._output.wants_unmatched:
+            self._output.emit_unmatched(window.take(slots), len(slots))
+        window.state[slots] = states.ABSENT
+        self._next = following
+        if following >= 0:
+            return False
+        self._next = None
+        self._context.stats.unmatched += window.remove(np.array([code], np.int64))
+        return True

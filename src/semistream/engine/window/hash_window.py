@@ -1,0 +1,213 @@
+"""The window of the published joins: waiting stream tuples in a multi-hash-map, in arrival order.
+
+Two kinds, one for each way in which tuples leave:
+
+- ``RingWindow`` (MESHJOIN): tuples leave in arrival order, so the slots are a ring and the
+  queue is just its two ends.
+- ``QueueWindow`` (HYBRIDJOIN): a matched tuple leaves at once, from anywhere, so the queue is
+  a doubly linked list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream import kernels
+from semistream.engine.rows.layout import NO_MASK, Rows, Slots
+from semistream.engine.rows.row_store import RowStore
+from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
+from semistream.keys import Codes, Mask
+
+
+class HashWindow:
+    """What both kinds share: slots, rows, and the multi-hash-map over their codes."""
+
+    slot_bytes = 8 + 4 + 4 + 4 + 1  # code, bucket, chain, dup, state
+    extra_bytes = 0  # beside the slots
+
+    def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
+        capacity = size.capacity
+        self.layout = layout
+        self.capacity = capacity
+        self.count = 0
+        self.rows = RowStore(layout.record, capacity, size.heap)
+        self.state = np.empty(capacity, np.uint8)
+        self._heads = np.full(capacity, -1, np.int32)
+        nodes = np.empty((capacity, 2), np.int64)  # side by side: a probe touches one cache line
+        self.codes = nodes[:, 0]
+        self._chain = nodes.view(np.int32)[:, 2]
+        self._dup = nodes.view(np.int32)[:, 3]
+
+    @classmethod
+    def size_for(
+        cls, layout: TupleLayout, nbytes: int, heap_per_tuple: float, longest: int = 0
+    ) -> WindowSize:
+        """The window that these bytes allow; at least one slot.
+
+        Its heap has room for a tuple that takes ``longest`` bytes of it.
+        """
+        nbytes -= cls.extra_bytes
+        per_slot = cls.slot_bytes + layout.record.slot_bytes
+        slots = min(int(nbytes / (per_slot + heap_per_tuple)), (nbytes - longest - 64) // per_slot)
+        capacity = min(max(slots, 1), 2**31 - 2)
+        heap = max(0, nbytes - capacity * per_slot - 64)
+        rows = RowStore.bytes_of(layout.record, capacity, heap)
+        return WindowSize(capacity, heap, rows + capacity * cls.slot_bytes + cls.extra_bytes)
+
+    @classmethod
+    def least_bytes(cls, layout: TupleLayout) -> int:
+        """Bytes of one slot, without what its tuple keeps in the heap."""
+        return cls.slot_bytes + layout.record.slot_bytes + 128
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows.nbytes + self.capacity * self.slot_bytes + self.extra_bytes
+
+    @property
+    def vacant(self) -> int:
+        return self.capacity - self.count
+
+    def probe(
+        self,
+        page_codes: Codes,
+        valid: Mask | None,
+        cursor: Any,
+        mark: bool,
+        once: bool,
+        rows: Any,
+        slots: Any,
+    ) -> int:
+        """Pair page rows with waiting tuples; see the kernel."""
+        return int(
+            kernels.window.probe(
+                page_codes,
+                NO_MASK if valid is None else valid,
+                cursor,
+                mark,
+                once,
+                self._heads,
+                self._chain,
+                self._dup,
+                self.codes,
+                self.state,
+                rows,
+                slots,
+            )
+        )
+
+    def take(self, slots: Slots) -> list[pa.Array]:
+        """The stream's columns for these slots."""
+        return self.layout.restore(self.rows.take(slots), self.codes[slots])
+
+    def keys(self, slots: Slots) -> list[pa.Array]:
+        return self.layout.keys(self.rows, slots, self.codes[slots])
+
+    def _insert(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
+        self.rows.put(columns, rows, slots)
+        kernels.window.insert(
+            codes, rows, slots, self._heads, self._chain, self._dup, self.codes, self.state
+        )
+        self.count += len(rows)
+
+
+class RingWindow(HashWindow):
+    """Tuples leave in the order in which they came."""
+
+    def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
+        super().__init__(layout, size)
+        self._first = 0
+
+    def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
+        """Admit as many of these tuples as fit; returns how many."""
+        fit = self.rows.room(columns, rows[: self.vacant])
+        if fit:
+            start = self._first + self.count
+            slots = (np.arange(start, start + fit) % self.capacity).astype(np.int32)
+            self._insert(codes, columns, rows[:fit], slots)
+        return fit
+
+    def oldest(self, count: int) -> Slots:
+        positions = np.arange(self._first, self._first + count)
+        return (positions % self.capacity).astype(np.int32)
+
+    def expire(self, count: int) -> None:
+        """Remove the oldest ``count`` tuples."""
+        self.rows.free(self.oldest(count))
+        kernels.window.expire(
+            self._first, count, self.capacity, self._heads, self._chain, self._dup, self.codes
+        )
+        self._first = (self._first + count) % self.capacity
+        self.count -= count
+
+
+class QueueWindow(HashWindow):
+    """Tuples leave from anywhere; a doubly linked queue keeps their order."""
+
+    slot_bytes = HashWindow.slot_bytes + 4 + 4 + 4 + 4  # older, newer, free slot, born
+    extra_bytes = 2 * 4  # the queue's sentinel
+
+    def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
+        super().__init__(layout, size)
+        links = np.empty((self.capacity + 1, 2), np.int32)
+        self._older, self._newer = links[:, 0], links[:, 1]
+        self._older[-1] = self._newer[-1] = self.capacity
+        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
+        self._free_count = self.capacity
+        self.turn = 1
+        self.born = np.empty(self.capacity, np.int32)  # the turn in which a tuple came
+
+    def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
+        """Admit as many of these tuples as fit; returns how many."""
+        fit = self.rows.room(columns, rows[: self.vacant])
+        if fit:
+            self._free_count -= fit
+            slots = self._free[self._free_count : self._free_count + fit][::-1].copy()
+            self._insert(codes, columns, rows[:fit], slots)
+            self.born[slots] = self.turn
+            kernels.window.enqueue(slots, self._older, self._newer)
+        return fit
+
+    @property
+    def oldest(self) -> int:
+        """The slot of the tuple that has waited longest."""
+        return int(self._newer[-1])
+
+    def proven(self, firsts: Any, continues: Any, probed: Any, most: int) -> Slots:
+        """Among the oldest tuples, those whose page was probed after they came."""
+        slots = np.empty(min(most, 4096), np.int32)
+        found = kernels.window.proven(
+            firsts, continues, probed, self.born, self.codes, self._newer, 4096, slots
+        )
+        return slots[:found]
+
+    def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:
+        """Slots of tuples that wait with this code, and where to go on (-1: that is all)."""
+        slots = np.empty(most, np.int32)
+        found, following = kernels.window.tuples_of(
+            code, start, self._heads, self._chain, self._dup, self.codes, slots
+        )
+        return slots[:found], following
+
+    def remove(self, codes: Codes) -> int:
+        """Remove the tuples with these codes that are marked; returns how many."""
+        before = self._free_count
+        self._free_count = kernels.window.settle(
+            codes,
+            self._heads,
+            self._chain,
+            self._dup,
+            self.codes,
+            self.state,
+            self._older,
+            self._newer,
+            self._free,
+            before,
+        )
+        self.rows.free(self._free[before : self._free_count])
+        left = int(self._free_count - before)
+        self.count -= left
+        return left

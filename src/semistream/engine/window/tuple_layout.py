@@ -1,0 +1,69 @@
+"""How the tuples of a stream are kept while they wait."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.engine.binding import Binding
+from semistream.engine.rows.layout import RecordLayout, Slots, array_of
+from semistream.engine.rows.row_store import RowStore
+from semistream.keys import Codes
+
+
+@dataclass(frozen=True)
+class WindowSize:
+    """What fits into some bytes: slots, and a heap for values without a fixed width."""
+
+    capacity: int
+    heap: int
+    nbytes: int
+
+
+class TupleLayout:
+    """How a stream's tuples are kept. A key column that its code restores is not kept twice."""
+
+    def __init__(self, binding: Binding, schema: pa.Schema) -> None:
+        self.schema = schema
+        self._binding = binding
+        self._from_code = _restorable(binding, schema)
+        self.kept = [i for i, field in enumerate(schema) if field.name != self._from_code]
+        self.record = RecordLayout([schema.field(i).type for i in self.kept])
+        self._key_places = [schema.get_field_index(name) for name in binding.stream_key]
+
+    def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(i) for i in self.kept]
+
+    def restore(self, kept: Sequence[pa.Array], codes: Codes) -> list[pa.Array]:
+        """All columns of the stream from the kept ones and the codes."""
+        columns = dict(zip(self.kept, kept, strict=True))
+        if self._from_code is not None:
+            columns[self._key_places[0]] = self._key_of(codes)
+        return [columns[i] for i in range(len(self.schema))]
+
+    def _key_of(self, codes: Codes) -> pa.Array:
+        kind = self.schema.field(self._key_places[0]).type
+        values = codes.astype(np.dtype(f"i{kind.bit_width // 8}"))
+        return array_of(kind, len(codes), pa.py_buffer(values))
+
+    def keys(self, store: RowStore, slots: Slots, codes: Codes) -> list[pa.Array]:
+        """The key columns of these slots."""
+        if self._from_code is not None:
+            return [self._key_of(codes)]
+        return store.take(slots, [self.kept.index(place) for place in self._key_places])
+
+
+def _restorable(binding: Binding, schema: pa.Schema) -> str | None:
+    """The key column's name if its values can be computed from their codes."""
+    if not binding.codec.exact:
+        return None
+    name = binding.stream_key[0]
+    kind, master = schema.field(name).type, binding.codec.types[0]
+    types = pa.types
+    same_code = (types.is_integer(kind) and types.is_integer(master)) or kind == master
+    plain = types.is_integer(kind) or types.is_temporal(kind)
+    unsigned = types.is_uint64(kind) or types.is_uint64(master)
+    return name if same_code and plain and not unsigned else None

@@ -1,0 +1,137 @@
+"""What the published window joins share: partitions are scanned and probed into a hash window."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import pyarrow as pa
+
+from semistream.engine.disk_buffer import DiskBuffer, Scan
+from semistream.engine.front.learner import Learner
+from semistream.engine.intake import Slice
+from semistream.engine.plan import MemoryPlan, page_scratch, refusal
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.probe import Probe
+from semistream.engine.rows.layout import Rows
+from semistream.engine.shape import TableShape, tuple_heap_bytes
+from semistream.engine.window.hash_window import HashWindow
+from semistream.master.pages import PageSource
+
+
+def refuse_too_large(join: Any, kind: Any, window: Any, batch: pa.RecordBatch) -> None:
+    """Refuse a batch with a tuple that would not fit even into an empty window."""
+    layout = window.layout
+    columns = layout.columns(batch)
+    row = window.rows.first_too_large(columns)
+    if row is not None:
+        needed = kind.least_bytes(layout) + tuple_heap_bytes(layout, columns, row)
+        raise refusal(join, join.memory + 2 * needed)
+
+
+class WindowPolicy(Policy):
+    """A window of waiting tuples, a disk buffer, and possibly a front stage that learns.
+
+    A subclass says which partition is scanned next (``begin`` sets ``scan``) and who leaves when
+    (``buffer_done``, ``partition_done``).
+    """
+
+    window_kind: type[HashWindow]
+    learns = True  # the front stage learns from the pages that pass
+
+    def __init__(self, join: Any, parts: Parts) -> None:
+        super().__init__(join, parts)
+        self.window: Any = None
+        self.scan: Scan | None = None
+        self.probe: Probe | None = None
+        self._served = 0  # tuples that had left when the front stage was last aged
+
+    # -- versions and memory ---------------------------------------------------------------
+
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        self.source = source
+        self.table = table
+        self.scan = None
+        self.buffer = DiskBuffer(self.context, source, plan.buffer_pages)
+        self.learner = Learner(self.context, source)
+        self.admission.unique = source.unique
+
+    def detach(self) -> None:
+        self.scan = None
+        self.buffer.close()
+
+    def allocate(self, plan: MemoryPlan) -> None:
+        assert self.intake.layout is not None
+        assert plan.window is not None
+        self.make_front_stage(plan, self.table)
+        self.window = self.probe = None  # the old ones go before the new ones come
+        self.window = self.window_kind(self.intake.layout, plan.window)
+        self.probe = Probe(self.context, self.output, self.window, plan.output_rows)
+
+    def memory(self) -> dict[str, int]:
+        return {
+            "window": self.window.nbytes if self.window is not None else 0,
+            "front stage": self.front.nbytes if self.front else 0,
+            "disk buffer": self.buffer.nbytes + page_scratch(self.table, self.buffer.pages),
+            "pending output": self.output.nbytes + (self.probe.nbytes if self.probe else 0),
+        }
+
+    # -- taking in -------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        return self.window.count if self.window is not None else 0
+
+    def take_in(self) -> None:
+        """Refill the vacant slots with what has arrived."""
+        vacant = self.window.vacant
+        self.full = not vacant
+        if vacant:
+            self.admit(vacant)
+
+    def admit(self, vacant: int) -> int:
+        added = self.admission.admit(vacant, self._add)
+        self.full = self.admission.full
+        return added
+
+    def _add(self, part: Slice, rows: Rows) -> int:
+        return int(self.window.add(part.codes, part.columns, rows))
+
+    def check_batch(self, batch: pa.RecordBatch) -> None:
+        refuse_too_large(self.join, self.window_kind, self.window, batch)
+
+    # -- scanning --------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self.scan is not None
+
+    def resume(self) -> None:
+        scan, probe = self.scan, self.probe
+        assert scan is not None
+        assert probe is not None
+        if not scan.pages:
+            self.buffer.fill(scan)
+        if probe.advance(scan):
+            self.buffer_done(scan)
+            scan.pages = []
+            if scan.ended:
+                self.partition_done(scan)
+
+    @abstractmethod
+    def buffer_done(self, scan: Scan) -> None:
+        """The pages in the buffer have met every waiting tuple."""
+
+    @abstractmethod
+    def partition_done(self, scan: Scan) -> None:
+        """All pages of the partition have."""
+
+    def learn(self, scan: Scan) -> None:
+        """Rows in the buffer that met enough tuples at once are offered to the front stage."""
+        front, stats = self.front, self.context.stats
+        if front is None or not self.learns:
+            return
+        self.learner.learn(front, scan)
+        served = stats.matched + stats.unmatched
+        front.age(len(scan.pages) / self.table.num_pages, served - self._served)
+        self._served = served

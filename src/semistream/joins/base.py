@@ -1,0 +1,96 @@
+"""A join: an immutable, picklable description. Opening it gives a run, which holds the state."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from semistream.engine.binding import HOWS, Binding, On, Select
+from semistream.engine.context import Clock
+from semistream.engine.observer import Observer
+from semistream.engine.plan import MemoryPlan
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.run import Run
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.errors import ConfigError
+from semistream.master import MasterTable, ParquetPages
+from semistream.master.pages import PageSource
+from semistream.memory import parse_size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Join(ABC):
+    """An immutable, picklable description of a join.
+
+    Parameters
+    ----------
+    memory
+        The budget for everything a run holds, such as ``"50MB"``.
+    how
+        ``inner``, ``left``, ``left_semi`` or ``left_anti``.
+    disk_buffer_pages
+        Pages read at once (b in the papers). Default: a share of the budget.
+    """
+
+    memory: int | str = "256MB"
+    how: str = "inner"
+    disk_buffer_pages: int | None = None
+
+    name: ClassVar[str]
+    needs_order: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "memory", parse_size(self.memory))
+        if self.how not in HOWS:
+            raise ConfigError(f"how={self.how!r} is unknown; choose one of {', '.join(HOWS)}")
+        pages = self.disk_buffer_pages
+        if pages is not None and (not isinstance(pages, int) or pages < 1):
+            raise ConfigError(f"disk_buffer_pages={pages!r}: give a whole number of at least 1")
+
+    def open(
+        self,
+        master: PageSource | str | Path,
+        on: On,
+        *,
+        select: Select | None = None,
+        direct: bool = False,
+        follow: bool | None = None,
+        observer: Observer | None = None,
+        clock: Clock = time.perf_counter,
+    ) -> Run:
+        """Start a run against a master table (or, where order is not needed, Parquet files).
+
+        ``select`` names the master columns to add, or maps them to new names. ``direct`` reads
+        around the page cache. ``follow`` moves the run to a newer version of the table at the
+        next push (default: yes, unless the table was opened at an explicit version).
+        """
+        source = open_source(master)
+        if self.needs_order and not source.ordered:
+            raise ConfigError(
+                f"{self.name} needs a page index, which plain Parquet files do not have; build "
+                "a master table with MasterTable.build, or use meshjoin"
+            )
+        follow = (not source.pinned) if follow is None else follow
+        binding = Binding(source, on, select, self.how)
+        return Run(self, self.policy, source, binding, direct, follow, observer, clock)
+
+    @abstractmethod
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        """Divide the budget among the parts of a run; nothing is opened."""
+
+    @abstractmethod
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        """The algorithm, at work on a run's parts."""
+
+
+def open_source(master: PageSource | str | Path) -> PageSource:
+    """A master table's folder, or plain Parquet files, by path."""
+    if not isinstance(master, (str, Path)):
+        return master
+    if (Path(master) / "manifests").is_dir():
+        return MasterTable.open(master)
+    return ParquetPages(master)

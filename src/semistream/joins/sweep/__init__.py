@@ -1,0 +1,1 @@
+"""SweepJoin: ``sweepjoin.py`` shows the loop, the other files are its parts."""

@@ -1,0 +1,115 @@
+"""How SweepJoin divides its budget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from semistream.engine.front.absent_keys import AbsentKeys
+from semistream.engine.plan import (
+    Division,
+    MemoryPlan,
+    Part,
+    Planned,
+    buffer_pages,
+    page_scratch,
+    sized,
+)
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.joins.sweep.page_map import PageMap
+from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
+from semistream.joins.sweep.stretches import first_pages, stretches_bytes
+from semistream.memory import parse_size
+
+_UNSEEN_WINDOW = 1024
+
+
+@dataclass(frozen=True)
+class SweepPlan(MemoryPlan):
+    """Further parts: reads ahead, the page map, rows that are gathered, offered, or absent."""
+
+    window: StretchWindowSize | None = None
+    reads_ahead: int = 0
+    page_map: bool = False
+    widest_row: int = 0  # of the master, that gathering has room for
+    offers: int = 0
+    absent_bytes: int = 0
+
+
+def plan_sweep(
+    join: Planned,
+    table: TableShape,
+    stream: StreamShape,
+    settings: Settings,
+    front: Part,
+    cache: str,
+) -> SweepPlan:
+    budget = parse_size(join.memory)
+    share, most = settings.stretch_share, settings.stretch_pages
+    if table.mapped:  # mapped pages are cheap to have, and nothing else is in flight
+        share, most = settings.mapped_stretch_share, settings.mapped_stretch_pages
+    pages = buffer_pages(join, table, share, most)
+    reader = table.buffer_bytes(pages)
+    ahead = _reads_ahead(table, budget, reader, settings)
+    readers = 1 + (ahead if table.direct else 0)
+    stretches = len(first_pages(table.continues, pages)) - 1
+    map_bytes = _page_map_bytes(table, budget, settings)
+    disk = readers * reader + page_scratch(table, pages) + stretches_bytes(stretches) + map_bytes
+    least = 2 * table.max_row_bytes + (
+        _UNSEEN_WINDOW
+        if stream.layout is None
+        else StretchWindow.least_bytes(stream.layout) + stream.longest_heap_bytes
+    )
+    asked = sized(front, "front_stage")
+    division = Division(join, table, stream, settings, disk=disk, least=least, asked=asked)
+    plan = SweepPlan(
+        budget=division.budget,
+        smallest=division.smallest,
+        table=division.fixed,
+        buffer_pages=pages,
+        output=division.output,
+        output_rows=division.output_rows,
+        cache=cache,
+        reads_ahead=ahead,
+        page_map=map_bytes > 0,
+        widest_row=table.max_row_bytes,
+    )
+    if stream.layout is None:
+        return plan
+    size, front_bytes = division.front_stage(front, cache)
+    rest = division.rest - front_bytes - division.output_rows * table.max_row_bytes
+    spare = max(0, rest - least)
+    offers = 1 + spare // 16 // max(1, table.max_row_bytes)
+    offers = min(division.output_rows, settings.offers, offers)
+    absent = AbsentKeys.bytes_of(spare // settings.absent_share) if table.exact else 0
+    rest -= offers * table.max_row_bytes + absent
+    window = StretchWindow.size_for(
+        stream.layout, rest, stream.heap_bytes, stream.longest_heap_bytes, stretches
+    )
+    return replace(
+        plan,
+        front=size,
+        front_bytes=front_bytes,
+        window=window,
+        offers=offers,
+        absent_bytes=absent,
+    )
+
+
+def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings) -> int:
+    """Reads ahead of the visit that is being joined; direct reads need a buffer for each."""
+    if not table.can_prefetch or not table.num_pages:
+        return 0
+    if not table.direct:
+        return settings.reads_ahead  # the page cache is the buffer
+    fit = budget // settings.read_ahead_share // reader - 1
+    one = 1 if settings.least_buffer_share * reader <= budget else 0
+    return min(max(one, fit), settings.reads_ahead)
+
+
+def _page_map_bytes(table: TableShape, budget: int, settings: Settings) -> int:
+    """Bytes of the page map where pages can be joined by address: one row per key, codes as
+    stored; 0 where they cannot, or where it would be too large."""
+    nbytes = PageMap.bytes_for(table.num_pages, len(table.output_types))
+    can = table.exact and table.int64_key and table.unique and table.can_address
+    return nbytes if can and settings.page_map_share * nbytes <= budget else 0

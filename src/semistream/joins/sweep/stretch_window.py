@@ -1,0 +1,162 @@
+"""SweepJoin's window: tuples wait in one list of chunks per stretch of pages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream import kernels
+from semistream.engine.rows.layout import Rows, Slots
+from semistream.engine.rows.row_store import RowStore
+from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
+from semistream.joins.sweep.stretches import Stretches
+from semistream.keys import Codes
+
+_LARGEST_CHUNK = 64
+_CHUNKS_PER_STRETCH = 8  # on average, in a full window: a half-empty one costs little
+_TUPLE = 8 + 1 + 1  # bytes: code, state, and a share of the lists of slots that are being served
+_CHUNK = 4 + 4  # bytes: link, and place in the stack of free chunks
+
+
+@dataclass(frozen=True)
+class StretchWindowSize(WindowSize):
+    """``chunk`` slots lie side by side."""
+
+    chunk: int
+
+
+class StretchWindow:
+    """Slots in chunks, rows, and for every stretch the list of chunks that wait for it."""
+
+    def __init__(self, layout: TupleLayout, size: StretchWindowSize, stretches: Stretches) -> None:
+        chunks = size.capacity // size.chunk
+        self.layout = layout
+        self.capacity = size.capacity
+        self._size = size.chunk
+        self.rows = RowStore(layout.record, self.capacity, size.heap)
+        self.codes = np.empty(self.capacity, np.int64)
+        self.state = np.empty(self.capacity, np.uint8)
+        self._next_chunk = np.empty(chunks, np.int32)
+        self._free = np.arange(chunks, dtype=np.int32)[::-1].copy()
+        self._free_count = chunks
+        self.count = 0
+        self.wait_for(stretches)
+
+    @staticmethod
+    def size_for(
+        layout: TupleLayout, nbytes: int, heap_per_tuple: float, longest: int, stretches: int
+    ) -> StretchWindowSize:
+        """The window that these bytes allow; at least one chunk.
+
+        Its heap has room for a tuple that takes ``longest`` bytes of it.
+        """
+        bare = _TUPLE + layout.record.slot_bytes + heap_per_tuple
+        wanted = int(nbytes / bare) // (_CHUNKS_PER_STRETCH * stretches)
+        size = min(max(wanted, 1), _LARGEST_CHUNK)
+        per_chunk = size * (_TUPLE + layout.record.slot_bytes) + _CHUNK
+        chunks = min(int(nbytes / (bare * size + _CHUNK)), (nbytes - longest - 64) // per_chunk)
+        if chunks < 1:
+            size, chunks = 1, 1
+        chunks = min(max(chunks, 1), (2**31 - 2) // size)
+        capacity = chunks * size
+        fixed = chunks * _CHUNK + capacity * (_TUPLE + layout.record.slot_bytes)
+        heap = max(0, nbytes - fixed - 64)
+        rows = RowStore.bytes_of(layout.record, capacity, heap)
+        used = rows + chunks * _CHUNK + capacity * _TUPLE
+        return StretchWindowSize(capacity, heap, used, size)
+
+    @staticmethod
+    def least_bytes(layout: TupleLayout) -> int:
+        """Bytes of one slot, without what its tuple keeps in the heap."""
+        return _TUPLE + _CHUNK + layout.record.slot_bytes + 128
+
+    def wait_for(self, stretches: Stretches) -> None:
+        """Start with empty lists for these stretches."""
+        self._stretches = stretches
+        self._head = np.full(len(stretches), -1, np.int32)
+        self._fill = np.full(len(stretches), self._size, np.int32)
+
+    @property
+    def nbytes(self) -> int:
+        chunks = self._next_chunk.nbytes + self._free.nbytes
+        return self.rows.nbytes + _TUPLE * self.capacity + chunks
+
+    @property
+    def vacant(self) -> int:
+        """Slots of free chunks; a few more are free at the ends of chunks in use."""
+        return int(self._free_count * self._size)
+
+    def add(
+        self, codes: Codes, columns: Sequence[pa.Array], rows: Rows, keys: Sequence[pa.Array]
+    ) -> int:
+        """Admit as many of these tuples as fit; returns how many."""
+        rows = rows[: self.rows.room(columns, rows)]
+        slots = np.empty(len(rows), np.int32)
+        placed, self._free_count = kernels.sweep.place(
+            codes,
+            rows,
+            self._stretches.of(rows, keys),
+            self._stretches.firsts,
+            self._size,
+            self._head,
+            self._fill,
+            self._next_chunk,
+            self._free,
+            self._free_count,
+            self.codes,
+            self.state,
+            slots,
+        )
+        self.rows.put(columns, rows[:placed], slots[:placed])
+        self.count += placed
+        return int(placed)
+
+    def take(self, slots: Slots) -> list[pa.Array]:
+        """The stream's columns for these slots."""
+        return self.layout.restore(self.rows.take(slots), self.codes[slots])
+
+    def keys(self, slots: Slots) -> list[pa.Array]:
+        return self.layout.keys(self.rows, slots, self.codes[slots])
+
+    def next_needed(self, stretch: int) -> int:
+        """The first stretch from this one on, going round, that someone waits for, or -1."""
+        return int(kernels.sweep.next_needed(stretch, self._head))
+
+    def collect(self, stretch: int) -> tuple[Slots, Any]:
+        """All tuples that wait for a stretch, and the chunks they lie in; its list is empty now."""
+        slots, chunks = kernels.sweep.collect(
+            stretch, self._size, self._head, self._fill, self._next_chunk
+        )
+        return slots, chunks
+
+    def match(
+        self, page_codes: Codes, order: Any, slots: Slots, cursor: Any, once: bool, out: Any
+    ) -> int:
+        """Pair these tuples with page rows; see the kernels."""
+        rows, pairs = out
+        if self._stretches.exact:
+            found = kernels.sweep.match(
+                page_codes, slots, cursor, once, self.codes, self.state, rows, pairs
+            )
+        else:
+            found = kernels.sweep.match_hashes(
+                page_codes, order, slots, cursor, once, self.codes, self.state, rows, pairs
+            )
+        return int(found)
+
+    def match_mapped(self, scan: Any, slots: Slots, cursor: Any, once: bool, out: Any) -> int:
+        """The same for pages that are known by their addresses."""
+        found = kernels.sweep.match_mapped(
+            scan.keys, scan.sizes, slots, cursor, once, self.codes, self.state, *out
+        )
+        return int(found)
+
+    def free(self, slots: Slots, chunks: Any) -> None:
+        """These tuples' values, and these chunks, are no longer needed."""
+        self.rows.free(slots)
+        self._free[self._free_count : self._free_count + len(chunks)] = chunks
+        self._free_count += len(chunks)

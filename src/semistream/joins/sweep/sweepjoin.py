@@ -1,0 +1,413 @@
+"""SweepJoin, our own: MESHJOIN's bound, HYBRIDJOIN's selectivity, requests as disks like them::
+
+    while true:
+        admit tuples; those that miss the front stage wait        take_in
+            in the list of their stretch                          StretchWindow.add
+        go round the stretches in key order:                      begin
+            find the next one that someone waits for              _find_visits
+            collect its tuples, in visits to the pages they need  _runs
+            request the next visits' pages                        ReadAhead.request
+            wait for this visit's pages                           ReadAhead.load
+            pair tuples with rows, gather the rows                resume: _match_mapped, _match
+            all its tuples leave, matched or proven absent        _leave
+            rows that several tuples waited for                   Offers.collect
+                are offered to the front stage
+
+A *stretch* is a few neighbouring pages. Of those that someone waits for, the pages that someone
+needs are read, and a few between them. A page meets all its waiters at once. Rows are gathered
+over several visits into one output batch.
+
+Waiting is bounded by one sweep: a tuple leaves at the latest when the sweep has gone round.
+
+| component | bytes |
+|---|---|
+| window | capacity * (10 + record): code, state, lists; and 8 per chunk of tuples |
+| lists | 32 per stretch |
+| disk buffer | a stretch, and one for each read in flight |
+
+No hash table over the window: page rows are sorted, so a visit sorts its waiters and walks both.
+docs/algorithms/sweepjoin.md has the cost model and the argument.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from semistream import kernels
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.front.absent_keys import AbsentKeys
+from semistream.engine.front.choice import check_front_stage
+from semistream.engine.front.counting_cache import CountingCache
+from semistream.engine.front.learner import Learner
+from semistream.engine.intake import Slice
+from semistream.engine.plan import MemoryPlan, page_scratch
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.probe import verified
+from semistream.engine.rows.layout import Rows, Slots
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window_policy import refuse_too_large
+from semistream.joins.base import Join
+from semistream.joins.sweep.memory_mover import START, MemoryMover
+from semistream.joins.sweep.offers import Offers
+from semistream.joins.sweep.page_map import MappedScan
+from semistream.joins.sweep.plan import SweepPlan, plan_sweep
+from semistream.joins.sweep.read_ahead import ReadAhead, Visit
+from semistream.joins.sweep.stretch_window import StretchWindow
+from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit_output import VisitOutput
+from semistream.kernels import states
+from semistream.master.pages import PageSource
+
+_NO_ORDER = np.zeros(0, np.int64)
+_NO_SLOTS = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepJoin(Join):
+    """Sweep over the pages that someone waits for, behind a front stage.
+
+    Parameters
+    ----------
+    front_stage
+        The front stage's part of the budget: a fraction, or a size. Default: it starts with 0.3,
+        and memory moves between front stage and window to where it gains more.
+    cache
+        ``counting`` ranks cached rows by their recent hits; ``recorder`` is the papers'.
+
+    >>> SweepJoin(memory="50MB").name
+    'sweepjoin'
+    """
+
+    front_stage: float | int | str | None = None
+    cache: str = "counting"
+
+    name: ClassVar[str] = "sweepjoin"
+
+    def __post_init__(self) -> None:
+        check_front_stage(START if self.front_stage is None else self.front_stage, 1, self.cache)
+        super().__post_init__()
+
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        share = START if self.front_stage is None else self.front_stage
+        return plan_sweep(self, table, stream, settings, share, self.cache)
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        return Sweep(join, parts)
+
+
+class Sweep(Policy):
+    def __init__(self, join: Any, parts: Parts) -> None:
+        super().__init__(join, parts)
+        self._window: StretchWindow | None = None
+        counts = join.cache == "counting"
+        self._mover = MemoryMover() if join.front_stage is None and counts else None
+        self._served_before = 0  # tuples, when the front stage was last aged
+
+    # -- versions and memory ---------------------------------------------------------------
+
+    def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
+        assert isinstance(plan, SweepPlan)
+        assert source.index is not None
+        self._table = table
+        self._stretches = Stretches(source.index, plan.buffer_pages)
+        self._reads = ReadAhead(self.context, source, table, plan)
+        self._learner = Learner(self.context, source)
+        self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
+        self._visit: Visit | None = None  # that is being joined,
+        self._scan: Scan | MappedScan | None = None  # with these pages
+        self._absent: Slots | None = None  # its tuples that matched nothing, still to go out
+        self._position = 0  # of the sweep: the stretch to look at next
+        self.admission.unique = source.unique
+        if self._window is not None:
+            self._window.wait_for(self._stretches)
+            self._absent_keys.forget()
+
+    def detach(self) -> None:
+        self._scan = None
+        self._reads.close()
+        if self._window is not None:
+            self._offers.withdraw()  # rows of this version must not enter the front stage later
+
+    def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
+        if self._mover is None:
+            return super().plan(table, stream)
+        cache = "counting with a sketch" if self._mover.idle else "counting"
+        settings = self.context.settings
+        return plan_sweep(self.join, table, stream, settings, self._mover.share, cache)
+
+    def allocate(self, plan: MemoryPlan) -> None:
+        assert isinstance(plan, SweepPlan)
+        assert plan.window is not None
+        assert self.intake.layout is not None
+        table = self._table
+        self._allocate_front_stage(plan)
+        self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
+        self._output = VisitOutput(self.context, self.output, self._window, table, plan)
+        self._offers = Offers(self.context, table, plan)
+        self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
+
+    def _allocate_front_stage(self, plan: MemoryPlan) -> None:
+        """When memory moves, the most used rows stay."""
+        before = self.front
+        moves = self._mover is not None and self._mover.moves
+        if moves:
+            self.admission.front = None
+        self.make_front_stage(plan, self._table)
+        if moves and isinstance(before, CountingCache) and isinstance(self.front, CountingCache):
+            self.front.adopt(before)
+        if self._mover is not None:
+            self._mover.moved()
+
+    def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
+        """Also if rows that are being gathered may take more than was set apart."""
+        assert isinstance(plan, SweepPlan)
+        assert isinstance(new, SweepPlan)
+        return super().outgrown(plan, new) or new.widest_row > plan.widest_row
+
+    @property
+    def wants_new_plan(self) -> bool:
+        return self._mover is not None and self._mover.moves
+
+    def memory(self) -> dict[str, int]:
+        reads = self._reads
+        disk = reads.nbytes + page_scratch(self._table, reads.pages) + self._stretches.nbytes
+        front = self.front.nbytes if self.front else 0
+        if self._window is None:
+            return {"window": 0, "front stage": 0, "disk buffer": disk, "pending output": 0}
+        return {
+            "window": self._window.nbytes,
+            "front stage": front + self._absent_keys.nbytes + self._offers.nbytes,
+            "disk buffer": disk,
+            "pending output": self.output.nbytes + self._output.nbytes,
+        }
+
+    # -- taking in -------------------------------------------------------------------------
+
+    @property
+    def held(self) -> int:
+        return self._window.count if self._window is not None else 0
+
+    def take_in(self) -> None:
+        window = self._window
+        assert window is not None
+        if not window.count:
+            self._output.hand_over()  # nothing waits, so every slot can be given back
+        vacant = window.vacant
+        self.full = not vacant
+        if vacant:
+            self._reads.request(self._visits, self._reads.ahead)
+            self.admission.admit(vacant, self._add)
+            self.full = self.admission.full or self._lacks_room(window)
+        if self._mover is not None:
+            self._mover.note_window(window.count, self.full)
+
+    def check_batch(self, batch: pa.RecordBatch) -> None:
+        refuse_too_large(self.join, StretchWindow, self._window, batch)
+
+    def _add(self, part: Slice, rows: Rows) -> int:
+        assert self._window is not None
+        keys = part.keys()
+        adopted = keys if self._stretches.exact else self.context.binding.codec.adopt(keys)
+        return self._window.add(part.codes, part.columns, rows, adopted)
+
+    def _lacks_room(self, window: StretchWindow) -> bool:
+        """Whether visits should make more room before tuples are taken in."""
+        return window.vacant < min(self._enough, self.intake.left)
+
+    @property
+    def _enough(self) -> int:
+        """Tuples that make an output batch, and are taken in together: many, as batches have
+        their cost, but no more than before the reads that are in flight run dry."""
+        assert self._window is not None
+        settings, reads = self.context.settings, self._reads
+        nbytes = max(1, reads.ahead) * reads.buffer_bytes
+        return min(
+            nbytes // settings.disk_bytes_per_miss, self._window.capacity // settings.vacancy
+        )
+
+    # -- the sweep -------------------------------------------------------------------------
+
+    @property
+    def busy(self) -> bool:
+        return self._visit is not None
+
+    def begin(self) -> None:
+        """Go on to the next pages that someone waits for."""
+        self.context.iteration_begins()
+        if not self._visits:
+            self._look_ahead()
+        visit = self._visits[0]
+        scan = self._reads.load(visit) if visit.first <= visit.last else Scan(0, -1)
+        self._visits.popleft()
+        self._visit, self._scan = visit, scan
+        self._restart(scan)
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        """Find the visits that come next, and let the disk begin to read their pages."""
+        while len(self._visits) <= self._reads.ahead and self._find_visits():
+            pass
+        self._reads.request(self._visits, self.context.settings.reads_in_flight)
+
+    def _find_visits(self) -> bool:
+        """Collect the tuples of the next stretch, in runs of pages that they need."""
+        assert self._window is not None
+        stretch = self._window.next_needed(self._position % len(self._stretches))
+        if stretch < 0:
+            return False
+        if stretch < self._position:
+            self._went_round()
+        self._position = stretch + 1
+        slots, chunks = self._window.collect(stretch)
+        if self._table.num_pages:
+            self._visits.extend(self._runs(self._window, slots, stretch))
+            self._visits[-1].chunks = chunks
+        else:
+            self._visits.append(Visit(0, -1, slots, chunks))
+        return True
+
+    def _runs(self, window: StretchWindow, slots: Slots, stretch: int) -> Iterator[Visit]:
+        """Visits for these tuples of a stretch, in the order of the sweep."""
+        settings, stretches = self.context.settings, self._stretches
+        index, bounds = stretches.index, stretches.first_page
+        if stretches.exact:
+            codes = window.codes[slots]
+            order = np.argsort(codes)
+            if len(slots) > settings.dense_waiters * (bounds[stretch + 1] - bounds[stretch]):
+                first, last = int(bounds[stretch]), int(bounds[stretch + 1]) - 1
+                yield Visit(first, last, slots[order], _NO_SLOTS)
+                return
+            low, high = index.locate_sortable(codes[order])
+        else:
+            low, high = index.locate(self.context.binding.codec.adopt(window.keys(slots)))
+            order = np.argsort(low, kind="stable")
+            low, high = low[order], high[order]
+        slots, reached = slots[order], np.maximum.accumulate(high)
+        cuts = (np.flatnonzero(low[1:] - reached[:-1] > 1 + settings.gap_pages) + 1).tolist()
+        for begin, end in zip([0, *cuts], [*cuts, len(slots)], strict=True):
+            yield Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_SLOTS)
+
+    def _went_round(self) -> None:
+        """A sweep is done: perhaps memory would be of more use elsewhere."""
+        if self._mover is not None and isinstance(self.front, CountingCache):
+            assert self._window is not None
+            self._mover.sweep_done(self.front, self._window, self.context.stats)
+
+    @property
+    def longest_wait(self) -> int:
+        """The visits of one sweep, those that were found ahead of it (the last ones of a whole
+        stretch), and those whose rows are kept back to fill a batch."""
+        settings = self.context.settings
+        visits = -(-np.diff(self._stretches.first_page) // (2 + settings.gap_pages))
+        found = self._reads.ahead + 1 + int(visits.max(initial=1))
+        return max(1, int(visits.sum())) + found + settings.visits_per_batch
+
+    # -- joining a visit's pages -------------------------------------------------------------
+
+    def _restart(self, scan: Scan | MappedScan) -> None:
+        """New pages are in the buffer: all the visit's tuples meet them."""
+        self._cursor = np.array([0, -1, 0], np.int64)
+        self._order = _NO_ORDER
+        if isinstance(scan, Scan) and not self._stretches.exact:
+            self._order = np.argsort(scan.codes, kind="stable")
+
+    def resume(self) -> None:
+        visit, scan, window = self._visit, self._scan, self._window
+        assert visit is not None
+        assert window is not None
+        if self._absent is not None:
+            self._leave(visit, window)
+        elif not self._table.num_pages:
+            self._met_all_pages(visit, window)
+        elif isinstance(scan, MappedScan):
+            if self._match_mapped(visit, scan, window):
+                self._met_all_pages(visit, window)
+        else:
+            assert scan is not None
+            if not scan.pages:
+                self._reads.fill(scan)
+                self._restart(scan)
+            if self._match(visit, scan, window):
+                if self.front is not None:
+                    self._learner.learn(self.front, scan)
+                scan.pages = []
+                if scan.ended:
+                    self._met_all_pages(visit, window)
+
+    def _match_mapped(self, visit: Visit, scan: MappedScan, window: StretchWindow) -> bool:
+        """Match the visit's tuples, as far as there is room for their rows; True for all."""
+        output, room = self._output, self._output.room()
+        out = output.places[:room], output.rows[:room], output.slots[:room]
+        once = not self.context.binding.keeps_master
+        found = window.match_mapped(scan, visit.slots, self._cursor, once, out)
+        if found:
+            visit.found += found
+            places, rows, slots = (part[:found] for part in out)
+            if self.front is not None:
+                self._offers.collect(self.front, window, scan, places, rows, slots)
+            output.add(scan.columns, places, rows, slots)
+        return bool(self._cursor[0] >= len(visit.slots))
+
+    def _match(self, visit: Visit, scan: Scan, window: StretchWindow) -> bool:
+        """The same for pages that Arrow has parsed."""
+        output, room = self._output, self._output.room()
+        out = output.rows[:room], output.slots[:room]
+        names, once = self.context.binding.master_columns, not self.context.binding.keeps_master
+        found = window.match(scan.codes, self._order, visit.slots, self._cursor, once, out)
+        if found:
+            rows, slots = out[0][:found], out[1][:found]
+            if not self._stretches.exact:
+                rows, slots = verified(self.context, scan, window, rows, slots)
+            kernels.window.count_pairs(rows, scan.counts)
+            output.add(scan.columns(names) if names else None, *scan.places(rows), slots)
+        return bool(self._cursor[0] >= len(visit.slots))
+
+    def _met_all_pages(self, visit: Visit, window: StretchWindow) -> None:
+        """Tuples that are unmatched now are proven absent."""
+        if visit.found == len(visit.slots) and isinstance(self._scan, MappedScan):
+            self._absent = _NO_SLOTS  # each has one row at most, so each has one
+        else:
+            self._absent = visit.slots[window.state[visit.slots] == states.WAITING]
+        self._unmatched = len(self._absent)
+        self._absent_keys.add(window.codes[self._absent])
+        self._leave(visit, window)
+
+    def _leave(self, visit: Visit, window: StretchWindow) -> None:
+        """The visit's tuples leave; those without a match go out, too, where ``how`` keeps them."""
+        assert self._absent is not None
+        if len(self._absent):
+            self._absent = self._output.add_absent(self._absent)
+            if len(self._absent):
+                return
+        stats, output = self.context.stats, self._output
+        stats.unmatched += self._unmatched
+        stats.matched += len(visit.slots) - self._unmatched
+        window.count -= len(visit.slots)
+        output.add_served(visit)
+        if len(visit.chunks) and self.front is not None:  # a whole stretch has been visited
+            served = stats.matched + stats.unmatched
+            self.front.age(1 / len(self._stretches), served - self._served_before)
+            self._served_before = served
+        self._visit = self._scan = self._absent = None
+        if (
+            output.served_tuples >= self._enough
+            or output.served_visits >= self.context.settings.visits_per_batch
+        ):
+            output.hand_over()
+        seconds = self.context.iteration_ends()
+        drains = False
+        if self._mover is not None:
+            self._mover.note_visit(seconds)
+            drains = self._mover.drains
+        self.full = window.count > 0 and (drains or self._lacks_room(window))
+
+    def hand_over(self) -> None:
+        if self._window is not None:
+            self._output.hand_over()

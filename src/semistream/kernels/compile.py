@@ -1,0 +1,33 @@
+"""The decorator of every kernel: compiled once, cached on disk, never stale.
+
+Numba's cache looks at the time stamp of the file that a kernel stands in. A kernel that inlines
+another one from a different file would therefore go on running old machine code after that file
+has changed. Here the stamp of every kernel is the content of all kernel sources.
+"""
+
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+
+def _digest() -> str:
+    content = blake2b(digest_size=16)
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        content.update(source.name.encode())
+        content.update(source.read_bytes())
+    return content.hexdigest()
+
+
+SOURCES = _digest()
+
+
+def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
+    """Compile a kernel without the interpreter's lock; ``inline`` pastes it into its callers."""
+    if function is None:
+        return lambda f: compiled(f, inline=inline)
+    kernel = njit(cache=True, nogil=True, inline="always" if inline else "never")(function)
+    kernel._cache._cache_file._source_stamp = SOURCES  # Numba has no public name for it
+    return kernel
