@@ -21,7 +21,7 @@ def demo(
     memory: str | None = typer.Option(
         None, help="Budget for everything the join holds; 50MB for --engine, else 256MB."
     ),
-    join: str = typer.Option("chybridjoin", help="Name of the join."),
+    join: str = typer.Option("auto", help="Name of the join. Default: the one that fits."),
     exponent: float = typer.Option(
         1.0, min=0.0, help="Skew of the sales: 0 is uniform, 1 is Zipf."
     ),

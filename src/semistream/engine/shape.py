@@ -30,6 +30,7 @@ class TableShape:
     num_pages: int
     num_rows: int
     unique: bool
+    ordered: bool  # sorted by key, with a page index
     exact: bool  # codes are keys, not hashes
     int64_key: bool  # the key column's buffer can be read as codes
     index_bytes: int
@@ -53,6 +54,7 @@ class TableShape:
             num_pages=source.num_pages,
             num_rows=source.num_rows,
             unique=source.unique,
+            ordered=source.ordered,
             exact=binding.codec.exact,
             int64_key=pa.types.is_int64(kinds(binding.master_key[0]).type),
             index_bytes=index.nbytes if index is not None else 0,

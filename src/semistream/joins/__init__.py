@@ -7,7 +7,8 @@ from typing import Any
 from semistream.engine.observer import Observer
 from semistream.engine.run import Run
 from semistream.errors import ConfigError
-from semistream.joins.base import Join
+from semistream.joins.auto import AutoJoin, choose
+from semistream.joins.base import Join, open_source
 from semistream.joins.chybridjoin import CachedHybridJoin
 from semistream.joins.cinlj import CachedIndexNestedLoopJoin
 from semistream.joins.cmeshjoin import CachedMeshJoin
@@ -37,14 +38,15 @@ ALGORITHMS: dict[str, type[Join]] = {
 
 
 def join(name: str, **options: Any) -> Join:
-    """The join of this name, with its options.
+    """The join of this name, with its options; ``auto`` chooses when it is opened.
 
     >>> join("chybridjoin", memory="50MB").name
     'chybridjoin'
     """
-    kind = ALGORITHMS.get(name)
+    kind = AutoJoin if name == AutoJoin.name else ALGORITHMS.get(name)
     if kind is None:
-        raise ConfigError(f"no join is called {name!r}; choose one of {', '.join(ALGORITHMS)}")
+        known = ", ".join([AutoJoin.name, *ALGORITHMS])
+        raise ConfigError(f"no join is called {name!r}; choose one of {known}")
     try:
         return kind(**options)
     except TypeError as error:
@@ -53,6 +55,7 @@ def join(name: str, **options: Any) -> Join:
 
 __all__ = [
     "ALGORITHMS",
+    "AutoJoin",
     "CachedHybridJoin",
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
@@ -66,5 +69,7 @@ __all__ = [
     "Run",
     "SweepJoin",
     "XHybridJoin",
+    "choose",
     "join",
+    "open_source",
 ]

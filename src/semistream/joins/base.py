@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Join(ABC):
 
     def open(
         self,
-        master: PageSource | str | Path,
+        master: PageSource | str | os.PathLike[str],
         on: On,
         *,
         select: Select | None = None,
@@ -69,14 +70,18 @@ class Join(ABC):
         next push (default: yes, unless the table was opened at an explicit version).
         """
         source = open_source(master)
-        if self.needs_order and not source.ordered:
-            raise ConfigError(
-                f"{self.name} needs a page index, which plain Parquet files do not have; build "
-                "a master table with MasterTable.build, or use meshjoin"
-            )
+        self.check_source(source)
         follow = (not source.pinned) if follow is None else follow
         binding = Binding(source, on, select, self.how)
         return Run(self, self.policy, source, binding, direct, follow, observer, clock)
+
+    def check_source(self, source: PageSource) -> None:
+        """Refuse a source that this join cannot run on."""
+        if self.needs_order and not source.ordered:
+            raise ConfigError(
+                f"{self.name} needs a page index, which plain Parquet files do not have; build a "
+                "master table with MasterTable.build or ss.build_master, or use meshjoin"
+            )
 
     @abstractmethod
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
@@ -87,10 +92,14 @@ class Join(ABC):
         """The algorithm, at work on a run's parts."""
 
 
-def open_source(master: PageSource | str | Path) -> PageSource:
-    """A master table's folder, or plain Parquet files, by path."""
-    if not isinstance(master, (str, Path)):
+def open_source(master: PageSource | str | os.PathLike[str]) -> PageSource:
+    """A master table, or plain Parquet files; by path, or as it is."""
+    if not isinstance(master, (str, os.PathLike)):
+        if not hasattr(master, "reader"):
+            raise ConfigError(
+                f"master={master!r}: give a MasterTable, the path of one, or a list of ss.Lookup"
+            )
         return master
     if (Path(master) / "manifests").is_dir():
         return MasterTable.open(master)
-    return ParquetPages(master)
+    return ParquetPages(os.fspath(master))

@@ -14,8 +14,7 @@ from pyspark.sql import DataFrame
 
 from semistream.engine.binding import Binding, On, Select, key_pairs
 from semistream.errors import ConfigError
-from semistream.joins import Join, join
-from semistream.joins.base import open_source
+from semistream.joins import Join, choose, join, open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
@@ -64,9 +63,9 @@ def enrich(
     how
         ``inner`` (default), ``left``, ``left_semi`` or ``left_anti``.
     select
-        The master's columns to add, or a mapping to their new names; all unless told.
+        The master's columns to add, or a mapping to their new names. Default: all columns.
     memory
-        The budget per executor, 256 MB unless told; its Python workers share it.
+        The budget per executor, shared by its Python workers. Default: 256 MB.
     using
         ``"auto"``, the name of a join, or a join.
 
@@ -83,13 +82,15 @@ def enrich(
     schema = incoming
     bound = []
     for lookup in lookups:
-        source = _open(lookup.master)
+        source = open_source(lookup.master)
         binding = Binding(source, lookup.on, lookup.select, lookup.how)
         binding.bind(schema)
         refuse_collated_keys(df.schema, list(key_pairs(lookup.on)))
         assert binding.schema is not None
         schema = binding.schema
-        bound.append(_held(_bound(lookup, source, _join(using, source, lookup.how)), df))
+        bound.append(
+            _held(bound_lookup(lookup, source, choose(join_named(using), source, lookup.how)), df)
+        )
     declared, home = output_schemas(df.schema, incoming, schema)
     task = Enrichment(
         name=uuid.uuid4().hex,
@@ -128,34 +129,12 @@ def _budget(memory: int | str | None, using: str | Join) -> int:
     return parse_size(memory)
 
 
-def _open(master: Any) -> PageSource:
-    if isinstance(master, os.PathLike):
-        master = os.fspath(master)
-    if not isinstance(master, str) and not hasattr(master, "reader"):
-        raise ConfigError(
-            f"master={master!r}: give a MasterTable, the path of one, or a list of ss.Lookup"
-        )
-    return open_source(master)
+def join_named(using: str | Join) -> Join:
+    """The join that ``using`` means: a name, ``"auto"``, or a join as it is."""
+    return using if isinstance(using, Join) else join(using)
 
 
-def _join(using: str | Join, source: PageSource, how: str) -> Join:
-    if isinstance(using, Join):
-        return dataclasses.replace(using, how=how)
-    if using != "auto":
-        chosen = join(using, how=how)
-    elif not source.ordered:
-        chosen = join("meshjoin", how=how)
-    else:
-        chosen = join("sweepjoin", how=how)
-    if chosen.needs_order and not source.ordered:
-        raise ConfigError(
-            f"{chosen.name} needs a page index, which plain Parquet files do not have; build a "
-            "master table with MasterTable.build or ss.build_master, or use meshjoin"
-        )
-    return chosen
-
-
-def _bound(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLookup:
+def bound_lookup(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLookup:
     table = isinstance(source, MasterTable)
     return BoundLookup(
         join=chosen,

@@ -29,10 +29,11 @@ from pyspark.sql.types import StructType
 
 from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
+from semistream.joins import choose, open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged
-from semistream.spark.enrich import Lookup, _bound, _join, _open, task_slots
+from semistream.spark.enrich import Lookup, bound_lookup, join_named, task_slots
 from semistream.spark.metrics import TaskMetrics, task_metrics
 from semistream.spark.pin import MicroBatch, micro_batch, pinned_version
 from semistream.spark.schema import master_field, refuse_collated_keys, spark_arrow_type
@@ -113,8 +114,8 @@ def bind(
         for field in list(binding.schema)[len(schema) :]:
             master_field(field)  # refuses by name what Spark could not read back
         schema = binding.schema
-        chosen = _join(plan.using, source, lookup.how)
-        bound.append(replace(_bound(lookup, source, chosen), follow=follow))
+        chosen = choose(join_named(plan.using), source, lookup.how)
+        bound.append(replace(bound_lookup(lookup, source, chosen), follow=follow))
     home = [
         field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))
         for i, field in enumerate(schema)
@@ -127,7 +128,7 @@ def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]
     path = lookup.master
     if batch is not None and isinstance(path, str) and (Path(path) / "manifests").is_dir():
         return MasterTable.open(path, pinned_version(path, batch)), True
-    source = _open(path)
+    source = open_source(path)
     return source, isinstance(source, MasterTable) and not source.pinned
 
 

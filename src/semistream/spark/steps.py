@@ -15,7 +15,8 @@ from pyspark.sql import functions as f
 
 from semistream.engine.binding import On, Select, key_pairs
 from semistream.errors import ConfigError, SchemaError
-from semistream.spark.enrich import Lookup, _open, enrich
+from semistream.joins import open_source
+from semistream.spark.enrich import Lookup, enrich
 
 REASON = "dead_letter_reason"
 _SOURCE = "__semistream_source"
@@ -39,7 +40,7 @@ def surrogate_key(
     column ``to``. ``source`` names this DataFrame's source. A key without an entry gets null;
     ``keep`` leaves the source's key beside the new one.
     """
-    table = _open(mapping)
+    table = open_source(mapping)
     if len(table.key) != 2:
         raise SchemaError(
             f"mapping: its key is {list(table.key)}; it must be two columns: source and key"
@@ -152,7 +153,7 @@ def dead_letters(df: DataFrame) -> DataFrame:
 
 def _with_marker(lookup: Lookup, taken: Sequence[str], number: int) -> dict[str, str]:
     """The selection as a mapping, with the first key column in it: null exactly if unmatched."""
-    table = _open(lookup.master)
+    table = open_source(lookup.master)
     pairs = key_pairs(lookup.on)
     shared = {master for stream, master in pairs.items() if stream == master}
     if isinstance(lookup.select, Mapping):
