@@ -28,8 +28,6 @@ def bound(run: Any, ahead: int) -> int:
     name = run.join.name
     if name.endswith("inlj"):
         return ahead + 1  # all in the same push, in waves of one tuple at worst
-    if name.endswith("meshjoin"):
-        return int(run._partitions)
     if name.endswith("hybridjoin"):
         return ahead + 1
     return int(run.longest_wait)

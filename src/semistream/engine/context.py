@@ -26,15 +26,12 @@ class Context:
     started: tuple[float, int, int] | None = None  # clock, matched, unmatched
 
     def iteration_begins(self) -> None:
-        """An iteration of several phases begins with the first of them."""
-        if self.started is None:
-            self.started = (self.clock(), self.stats.matched, self.stats.unmatched)
+        self.started = (self.clock(), self.stats.matched, self.stats.unmatched)
 
     def iteration_ends(self) -> float:
         """Count the iteration and report it; returns its seconds."""
         assert self.started is not None
         started, matched, unmatched = self.started
-        self.started = None
         stats, seconds = self.stats, self.clock() - started
         stats.iterations += 1
         self.observer.iterated(

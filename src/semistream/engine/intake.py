@@ -22,6 +22,7 @@ class Slice:
         self.codes, self.valid = context.binding.stream_codes(batch)
         self.columns = layout.columns(batch)
         self.position = 0
+        self.is_observed = False  # by a join that counts the head of the stream
         self._keys = context.binding.stream_key
         self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
 

@@ -38,7 +38,6 @@ class PagePopularity:
         self._source = source
         self._counts = np.zeros(source.num_pages, np.int64)
         self._left = observe if source.num_pages else 0
-        self._observed: Slice | None = None
         self.is_decided = False
         if hot_keys is not None and source.num_pages:
             if hot_keys.num_columns != len(source.key):
@@ -55,16 +54,14 @@ class PagePopularity:
 
         A slice that finds the window full comes again; it counts once.
         """
-        if self._left <= 0 or part.position or part is self._observed:
+        if self._left <= 0 or part.position or part.is_observed:
             return
-        self._observed = part
+        part.is_observed = True
         head = part.batch.slice(0, self._left)
         columns = binding.codec.adopt([head.column(name) for name in binding.stream_key])
         self._count(pa.table(columns, [str(i) for i in range(len(columns))]).drop_null().columns)
         self._left -= head.num_rows
         self.is_decided = self._left <= 0
-        if self.is_decided:
-            self._observed = None
 
     def _count(self, columns: list[pa.ChunkedArray]) -> None:
         index = self._source.index

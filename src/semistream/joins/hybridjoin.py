@@ -118,8 +118,11 @@ class Hybrid(WindowPolicy):
         return memory
 
     def begin(self) -> None:
-        """Lines 7 and 8: read the partition that the oldest tuple needs."""
         self.context.iteration_begins()
+        self.read_for_oldest()
+
+    def read_for_oldest(self) -> None:
+        """Lines 7 and 8: read the partition that the oldest tuple needs."""
         head = self.window.oldest
         scan = Scan(0, -1)
         if self.table.num_pages:
@@ -134,9 +137,8 @@ class Hybrid(WindowPolicy):
             self.absent.leave_head(head)
         self._start(head, scan)
 
-    def begin_absent(self) -> None:
+    def oldest_is_absent(self) -> None:
         """The oldest tuple's key is known to be absent: nothing is read."""
-        self.context.iteration_begins()
         self.absent.leave_head(self.window.oldest)
         self._start(self.window.oldest, Scan(0, -1))
 

@@ -171,7 +171,7 @@ class XHybrid(Extension):
     def _begin_swappable(self) -> None:
         """Lines 15 and 16."""
         if self.inside.pages_of(self.inside.window.oldest)[0] in self._pinned_numbers:
-            self.inside.begin_absent()
+            self.inside.oldest_is_absent()
         else:
-            self.inside.begin()
+            self.inside.read_for_oldest()
         self._swappable_next = False

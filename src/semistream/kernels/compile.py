@@ -10,7 +10,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from numba import njit
+from numba import config, njit
 
 
 def _digest() -> str:
@@ -28,6 +28,8 @@ def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False
     """Compile a kernel without the interpreter's lock; ``inline`` pastes it into its callers."""
     if function is None:
         return lambda f: compiled(f, inline=inline)
+    if config.DISABLE_JIT:  # for debugging, and for comparisons with plain Python
+        return function
     kernel = njit(cache=True, nogil=True, inline="always" if inline else "never")(function)
     kernel._cache._cache_file._source_stamp = SOURCES  # Numba has no public name for it
     return kernel
