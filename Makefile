@@ -9,7 +9,7 @@ SEED    ?=
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-ENGINE_TESTS := tests/conformance tests/memory tests/property tests/reference tests/reliability
+ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-faults test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean

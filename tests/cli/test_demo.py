@@ -13,7 +13,10 @@ from semistream.cli.demo import app, run_demo
 SMALL = ["--engine", "--rows", "20000", "--tuples", "50000", "--memory", "2MB"]
 
 
-@pytest.mark.parametrize("join", list(ss.ALGORITHMS))
+@pytest.mark.parametrize(
+    "join",
+    ["auto", *(pytest.param(name, marks=pytest.mark.slow) for name in ss.ALGORITHMS)],
+)
 def test_it_measures(join: str, tmp_path: Path) -> None:
     steps: list[tuple[str, int, int]] = []
     result = run_demo(

@@ -180,6 +180,7 @@ def test_a_failed_task_gives_its_run_up(tmp_path: Path) -> None:
     assert not again.closed
 
 
+@pytest.mark.slow
 def test_two_enrichments_in_one_task_stay_within_their_budgets(
     spark: Any, sessions: Any, tmp_path: Path
 ) -> None:

@@ -57,6 +57,7 @@ def test_a_retry_sees_the_version_that_the_attempt_saw(spark: Any, tmp_path: Pat
     naive.same_rows(sink.read(spark), expected)
 
 
+@pytest.mark.slow
 def test_a_replay_after_a_restart_sees_the_version_of_the_first_time(
     spark: Any, tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_replay_after_a_restart_sees_the_version_of_the_first_time(
     naive.same_rows(sink.read(spark), expected)
 
 
+@pytest.mark.slow
 def test_a_master_table_that_vanishes_and_comes_back(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 

@@ -105,6 +105,7 @@ def test_all_joins_of_a_pipeline_share_its_memory(spark: Any, sessions: Any, fol
     naive.same_rows(naive.rows_of([pq.read_table(folder / "out")]), expected(300))
 
 
+@pytest.mark.slow
 def test_a_replay_between_two_commits_routes_every_row_as_before(
     spark: Any, sessions: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,9 @@ from spark.streams import (
 MEMORY = "8MB"
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 4])
+@pytest.mark.parametrize(
+    "partitions", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
+)
 def test_every_join_on_a_stream(spark: Any, tmp_path: Path, partitions: int) -> None:
     check_every_join_on_a_stream(spark, tmp_path, partitions)
 

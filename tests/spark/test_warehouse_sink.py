@@ -42,7 +42,7 @@ def run(writer: Any, folder: Path) -> Any:
 ALL = sales(200 * FILES)
 
 
-@pytest.mark.parametrize("how", ["inner", "left_anti"])
+@pytest.mark.parametrize("how", ["inner", pytest.param("left_anti", marks=pytest.mark.slow)])
 def test_parquet_by_plain_options(how: str, spark: Any, stream: Any, tmp_path: Path) -> None:
     ss.register(spark)
     master(tmp_path / "products")
@@ -114,7 +114,7 @@ def test_postgres_by_foreach_batch(stream: Any, tmp_path: Path, postgres: Any) -
     naive.same_rows(query(url, "select * from each"), expected)
 
 
-@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("is_named", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_two_sinks_of_one_table_in_one_function(
     is_named: bool, stream: Any, tmp_path: Path, postgres: Any
 ) -> None:
@@ -149,6 +149,7 @@ def test_routes_of_one_batch_to_one_place(stream: Any, tmp_path: Path) -> None:
     naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), naive.rows_of([ALL]))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_was_restored_from_a_backup(stream: Any, tmp_path: Path) -> None:
     import shutil
 

@@ -61,12 +61,14 @@ def test_the_bytes_are_those_of_the_library(spark: Any, tmp_path: Path) -> None:
     assert same(rows_of(spark, tmp_path), expected(10_000))
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on_where_its_checkpoint_ends(spark: Any, tmp_path: Path) -> None:
     run(stream(spark, tuples=2_000, offset=500), tmp_path)
     run(stream(spark, tuples=5_000, offset=500, partitions=4), tmp_path)
     assert same(rows_of(spark, tmp_path), expected(5_000, offset=500))
 
 
+@pytest.mark.slow
 def test_a_batch_that_is_run_again_is_the_same(spark: Any, tmp_path: Path) -> None:
     """The last batch was planned, not committed: Spark runs it again from its offsets."""
     df = stream(spark, tuples=6_000, maxRowsPerBatch=2_000)
