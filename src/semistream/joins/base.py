@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from semistream.engine.binding import HOWS, Binding, On, Select
 from semistream.engine.context import Clock
+from semistream.engine.front.choice import check_front_stage
 from semistream.engine.observer import Observer
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
@@ -90,6 +91,30 @@ class Join(ABC):
     @abstractmethod
     def policy(self, join: Join, parts: Parts) -> Policy:
         """The algorithm, at work on a run's parts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedJoin(Join):
+    """A published join behind a front stage of hot rows (003).
+
+    Parameters
+    ----------
+    front_stage
+        The front stage's part of the budget: a fraction, or a size. The paper finds the best
+        near 15 % of the memory.
+    threshold
+        How many tuples must want a master row for it to be cached; it adapts.
+    cache
+        ``recorder``, the paper's, or ``counting``, SweepJoin's.
+    """
+
+    front_stage: float | int | str = 0.15
+    threshold: int = 2
+    cache: str = "recorder"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_front_stage(self.front_stage, self.threshold, self.cache)
 
 
 def open_source(master: PageSource | str | os.PathLike[str]) -> PageSource:

@@ -20,14 +20,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.recent_keys import RecentKeys
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.errors import ConfigError
-from semistream.joins.base import Join
+from semistream.joins.base import CachedJoin, Join
 from semistream.joins.inlj import Inlj, plan_pool
 from semistream.memory import parse_size
 
@@ -35,32 +34,22 @@ _SPAN_SHARE = 100  # the temporary buffer takes one byte in so many of the budge
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedIndexNestedLoopJoin(Join):
+class CachedIndexNestedLoopJoin(CachedJoin):
     """INLJ with a front stage.
 
     Parameters
     ----------
-    front_stage
-        The front stage's part of the budget: a fraction, or a size.
-    threshold
-        How often a key must be seen within the span to be cached; it adapts.
-    cache
-        ``recorder``, the paper's, or ``counting``, SweepJoin's.
     span
         Tuples after which the temporary buffer is emptied. Default: as many as a hundredth of
         the budget holds.
     """
 
-    front_stage: float | int | str = 0.15
-    threshold: int = 2
-    cache: str = "recorder"
     span: int | None = None
 
     name: ClassVar[str] = "cinlj"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_front_stage(self.front_stage, self.threshold, self.cache)
         if self.span is not None and self.span < 1:
             raise ConfigError(f"span={self.span!r}: give at least 1 tuple")
 

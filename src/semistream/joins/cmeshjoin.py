@@ -14,43 +14,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from semistream.engine.front.choice import check_front_stage
 from semistream.engine.plan import MemoryPlan, buffer_pages, plan_window_join
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.hash_window import RingWindow
-from semistream.joins.base import Join
+from semistream.joins.base import CachedJoin, Join
 from semistream.joins.meshjoin import Mesh
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedMeshJoin(Join):
+class CachedMeshJoin(CachedJoin):
     """MESHJOIN with a front stage.
 
-    Parameters
-    ----------
-    front_stage
-        The front stage's part of the budget: a fraction, or a size. The paper finds the best
-        near 15 % of the memory.
-    threshold
-        How many waiting tuples a master row must meet at once to be cached; it adapts.
-    cache
-        ``recorder``, the paper's, or ``counting``, SweepJoin's.
+    Parameters are those of :class:`~semistream.joins.base.CachedJoin`.
 
     >>> CachedMeshJoin(memory="50MB", front_stage=0.25).name
     'cmeshjoin'
     """
 
-    front_stage: float | int | str = 0.15
-    threshold: int = 2
-    cache: str = "recorder"
-
     name: ClassVar[str] = "cmeshjoin"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_front_stage(self.front_stage, self.threshold, self.cache)
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_pages)

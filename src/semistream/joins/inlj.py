@@ -161,6 +161,7 @@ class Inlj(Policy):
             self.iteration_over()
         if self._recent and self.front:
             self._recent.offer(self.context, self.front, self._pool)
+            self.front.age(served / self._recent.span, served)
 
     def begin(self) -> None:
         """Nothing waits, so there is never an iteration to begin."""

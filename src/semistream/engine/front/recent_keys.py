@@ -23,7 +23,7 @@ class RecentKeys:
     """Counts the keys of the last tuples, at most ``span``; then it is emptied."""
 
     def __init__(self, span: int) -> None:
-        self._span = span
+        self.span = span
         self._table = np.empty(_LOAD * span, np.int64)
         self._seen = np.zeros(_LOAD * span, np.int32)
         self._age = np.zeros(1, np.int64)
@@ -35,7 +35,7 @@ class RecentKeys:
 
     @property
     def nbytes(self) -> int:
-        return self.bytes_of(self._span)
+        return self.bytes_of(self.span)
 
     def note(self, part: Slice, tuples: Rows, frames: Any, matched: Any, threshold: int) -> None:
         """Count these tuples' keys, and note which were seen often enough.
@@ -43,7 +43,7 @@ class RecentKeys:
         They are offered only when the wave is over: its hits still point into the front stage.
         """
         seen = kernels.front_stage.count_recent(
-            part.codes, tuples, self._table, self._seen, self._age, self._span
+            part.codes, tuples, self._table, self._seen, self._age, self.span
         )
         hot = np.flatnonzero(matched & (seen >= threshold))
         for number in np.unique(frames[hot]):
