@@ -161,7 +161,8 @@ class Inlj(Policy):
             self.iteration_over()
         if self._recent and self.front:
             self._recent.offer(self.context, self.front, self._pool)
-            self.front.age(served / self._recent.span, served)
+            if served:
+                self.front.age(served / self._recent.span, served)
 
     def begin(self) -> None:
         """Nothing waits, so there is never an iteration to begin."""
