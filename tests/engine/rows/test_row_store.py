@@ -1,0 +1,156 @@
+"""Rows in slots: what goes in comes out, within the bytes that were planned."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from semistream.engine.rows.layout import RecordLayout
+from semistream.engine.rows.row_store import PlainColumns, RowStore
+from semistream.errors import InternalError, SchemaError
+
+LIST = pa.list_(pa.int64())
+COLUMNS: dict[str, pa.Array] = {
+    "int64": pa.array([1, None, 3, -(2**63)]),
+    "int8": pa.array([1, 2, None, -128], pa.int8()),
+    "bool": pa.array([True, None, False, True]),
+    "decimal": pa.array([1, None, 2, 3], pa.decimal128(20, 0)),
+    "bytes": pa.array([b"abc", b"\0\0\0", None, b"xyz"], pa.binary(3)),
+    "text": pa.array(["", None, "long " * 10, "ü"]),
+    "large": pa.array([b"x", b"", None, b"y" * 9], pa.large_binary()),
+    "list": pa.array([[1, 2], None, [], [3]], LIST),
+    "struct": pa.array([{"x": "a"}, None, {"x": None}, {"x": "b"}]),
+    "null": pa.nulls(4),
+}
+FEW = ["text", "int64", "list", "bool", "null", "large"]
+
+
+def rows(*numbers: int) -> Any:
+    return np.array(numbers, np.int64)
+
+
+def slots(*numbers: int) -> Any:
+    return np.array(numbers, np.int32)
+
+
+def store_for(columns: list[pa.Array], capacity: int, heap: int = 0) -> RowStore:
+    return RowStore(RecordLayout([column.type for column in columns]), capacity, heap)
+
+
+@pytest.mark.parametrize("names", [[name] for name in COLUMNS] + [FEW, list(COLUMNS)], ids=str)
+def test_values_come_back_and_slots_are_used_again(names: list[str]) -> None:
+    columns = [COLUMNS[name] for name in names]
+    store = store_for(columns, 3, 100_000)
+    store.put(columns, rows(3, 0, 1), slots(2, 0, 1))
+    assert [c.to_pylist() for c in store.take(slots(0, 1, 2, 0))] == [
+        c.take(pa.array([0, 1, 3, 0])).to_pylist() for c in columns
+    ]
+    store.free(slots(2))
+    store.put(columns, rows(2), slots(2))
+    taken = store.take(slots(2, 1))
+    assert [c.to_pylist() for c in taken] == [c.take(pa.array([2, 1])).to_pylist() for c in columns]
+    assert [c.type for c in taken] == [c.type for c in columns]
+    assert [len(c) for c in store.take(slots())] == [0] * len(columns)
+
+
+def test_only_some_columns_in_any_order() -> None:
+    columns = [COLUMNS[name] for name in FEW]
+    store = store_for(columns, 4, 100_000)
+    store.put(columns, rows(0, 1, 2, 3), slots(0, 1, 2, 3))
+    taken = store.take(slots(3, 1), [5, 1, 0])
+    assert [c.to_pylist() for c in taken] == [[b"y" * 9, b""], [-(2**63), None], ["ü", None]]
+
+
+def test_rows_that_came_before_the_first_null_stay_as_they_are() -> None:
+    store = RowStore(RecordLayout([pa.int64(), pa.bool_()]), 2)
+    store.put([pa.array([7]), pa.array([True])], rows(0), slots(0))
+    store.put([pa.array([None], pa.int64()), pa.array([False])], rows(0), slots(1))
+    store.put([pa.array([8]), pa.array([None], pa.bool_())], rows(0), slots(0))
+    assert [c.to_pylist() for c in store.take(slots(0, 1))] == [[8, None], [None, False]]
+
+
+def test_slices_are_copied_from_where_they_begin() -> None:
+    columns = [COLUMNS[name].slice(2) for name in FEW]
+    store = store_for(columns, 2, 10_000)
+    store.put(columns, rows(1, 0), slots(0, 1))
+    assert [c.to_pylist() for c in store.take(slots(1, 0))] == [c.to_pylist() for c in columns]
+
+
+@pytest.mark.parametrize("names", [[name] for name in COLUMNS] + [FEW, []], ids=str)
+@pytest.mark.parametrize(("capacity", "heap"), [(0, 0), (1, 0), (1, 100), (50, 12_345)])
+def test_bytes_are_those_that_were_planned(names: list[str], capacity: int, heap: int) -> None:
+    layout = RecordLayout([COLUMNS[name].type for name in names])
+    store = RowStore(layout, capacity, heap)
+    assert store.nbytes == RowStore.bytes_of(layout, capacity, heap)
+    assert store.nbytes <= capacity * layout.slot_bytes + heap
+    arrays = [store._matrix, store._heap, store._positions]
+    held = sum(a.nbytes for a in arrays) + sum(a.where.nbytes for a in store._arenas.values())
+    assert held <= store.nbytes
+
+
+def test_a_full_heap_has_room_for_as_many_rows_as_fit() -> None:
+    column = pa.array(["x" * 8] * 20)  # two units each: a header and the text
+    store = store_for([column], 20, 10 * 16)  # of twenty units sixteen may be live
+    assert store.room([column], np.arange(8)) == 8
+    assert store.room([column], np.arange(20)) in range(1, 9)
+    store.put([column], np.arange(8), np.arange(8, dtype=np.int32))
+    assert store.room([column], rows(8)) == 0
+    for turn in range(30):  # holes are closed when the end is reached
+        store.free(slots(turn % 8))
+        assert store.room([column], rows(0)) == 1
+        store.put([pa.array([f"round {turn:2}"])], rows(0), slots(turn % 8))
+    assert store.take(np.arange(8, dtype=np.int32))[0].to_pylist() == [
+        f"round {turn:2}" for turn in (24, 25, 26, 27, 28, 29, 22, 23)
+    ]
+
+
+def test_more_text_than_there_is_room_for_is_an_error_not_a_crash() -> None:
+    column = pa.array(["x" * 100])
+    store = store_for([column], 1, 64)
+    assert store.room([column], rows(0)) == 0
+    with pytest.raises(InternalError, match="more text"):
+        store.put([column], rows(0), slots(0))
+
+
+@pytest.mark.parametrize("kind", ["text", "list"])
+def test_a_row_that_never_fits_is_found(kind: str) -> None:
+    values: list[Any] = ["a", "b" * 900, "c"] if kind == "text" else [[1], [2] * 900, [3]]
+    column = pa.array(values)
+    small, large = store_for([column], 3, 600), store_for([column], 3, 60_000)
+    assert small.first_too_large([column]) == 1
+    assert small.first_too_large([column.slice(2)]) is None
+    assert large.first_too_large([column]) is None
+
+
+@pytest.mark.parametrize("names", [["text"], ["list"], FEW, list(COLUMNS)], ids=str)
+def test_bytes_for_a_row_are_enough_for_it(names: list[str]) -> None:
+    columns = [COLUMNS[name] for name in names]
+    for row in range(4):
+        heap = store_for(columns, 1).bytes_for(columns, rows(row))
+        store = store_for(columns, 1, heap)
+        assert store.room(columns, rows(row)) == 1
+        store.put(columns, rows(row), slots(0))
+        assert [c[0].as_py() for c in store.take(slots(0))] == [c[row].as_py() for c in columns]
+
+
+def test_offsets_outside_their_content_are_refused() -> None:
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(np.array([0, 99, 3], np.int32)), pa.py_buffer(b"abc")]
+    )
+    store = store_for([bad], 1, 1000)
+    with pytest.raises(SchemaError, match="offsets outside"):
+        store.room([bad], rows(0))
+
+
+def test_plain_columns() -> None:
+    fixed = [pa.array([1, 2, 3]), pa.array([b"ab", b"cd", b"ef"], pa.binary(2))]
+    assert PlainColumns.fit(fixed)
+    for name in ("int64", "text", "list"):
+        assert not PlainColumns.fit([*fixed, COLUMNS[name]])
+    assert not PlainColumns.fit([pa.array([True])])
+    taken = PlainColumns([c.slice(1) for c in fixed]).take(rows(1, 0, 1))
+    assert [c.to_pylist() for c in taken] == [[3, 2, 3], [b"ef", b"cd", b"ef"]]
+    assert [len(c) for c in PlainColumns(fixed).take(rows())] == [0, 0]
