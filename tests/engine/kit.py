@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -85,7 +86,7 @@ class MemoryPages:
         codec = KeyCodec.for_types([self.schema.field(name).type for name in self.key], self.key)
         keys = [codec.sortable([page.column(name) for name in self.key]) for page in self.pages]
         firsts = np.array([page[0] for page in keys], dtype=keys[0].dtype)
-        shared = [a[-1] == b[0] for a, b in zip(keys, keys[1:], strict=False)]
+        shared = [a[-1] == b[0] for a, b in pairwise(keys)]
         self.index = PageIndex(codec, firsts, np.array([*shared, False]))
 
     def can_prefetch(self, direct: bool) -> bool:

@@ -91,12 +91,26 @@ def test_text_that_is_longer_than_expected_makes_the_buffer_grow() -> None:
     ]
 
 
-def test_planned_bytes() -> None:
-    """Values of a fixed width for every row, and what is left of an average row for texts."""
-    assert RowBuffer([pa.int64()], 10, 8.0).nbytes == 80
-    assert RowBuffer([pa.int64(), pa.string()], 10, 20.0).nbytes == 10 * 20
-    assert RowBuffer([pa.string(), pa.string()], 10, 20.0).nbytes == 10 * 20
-    assert RowBuffer([], 10, 8.0).nbytes == 0
+@pytest.mark.parametrize(
+    ("types", "row_bytes", "nbytes"),
+    [
+        ([], 8.0, 0),
+        ([pa.int64()], 8.0, 80),
+        ([pa.int64(), pa.string()], 20.0, 80 + 4 * 11 + 120),
+        ([pa.string(), pa.large_string()], 20.0, 4 * 11 + 8 * 11 + 200),
+    ],
+)
+def test_planned_bytes(types: list[pa.DataType], row_bytes: float, nbytes: int) -> None:
+    """Values (or offsets) for every row, and what is left of an average row for texts."""
+    buffer = RowBuffer(types, 10, row_bytes)
+    assert buffer.nbytes == nbytes
+    columns = PageColumns(types, 1)
+    columns.put(0, [pa.array([7 if kind == pa.int64() else "7"], kind) for kind in types])
+    buffer.add(columns, np.zeros(1, np.int64), np.zeros(1, np.int64))
+    held = sum(
+        c._values.nbytes + (c._content is not None and len(c._content)) for c in buffer._columns
+    )
+    assert buffer.nbytes == held == nbytes
 
 
 def test_clear_forgets_what_was_gathered() -> None:

@@ -115,7 +115,7 @@ class _Column:
     @property
     def nbytes(self) -> int:
         content = self._text_bytes if self._content is None else len(self._content)
-        return self._most * max(0, self.width) + content
+        return (self._most + self._is_text) * abs(self.width) + content
 
     @property
     def _used(self) -> int:
