@@ -1,0 +1,94 @@
+"""The papers' front stage: who is overwritten, and how the threshold moves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.engine.front.contract import CacheSize
+from semistream.engine.front.recorder import FrequencyRecorder
+
+
+def recorder(capacity: int, threshold: int = 2) -> FrequencyRecorder:
+    return FrequencyRecorder([pa.int64()], CacheSize(capacity, 0, 0), threshold)
+
+
+def offer(front: FrequencyRecorder, frequencies: dict[int, int]) -> tuple[int, int]:
+    codes = np.array([*frequencies])
+    worth = np.array([*frequencies.values()])
+    return front.offer(codes, np.ones_like(codes), worth, [pa.array(codes)], np.arange(len(codes)))
+
+
+def probe(front: FrequencyRecorder, keys: list[int]) -> set[int]:
+    """The keys that were hit."""
+    found = front.probe(np.array(keys), None, 0, len(keys), len(keys), False)
+    return {keys[row] for row in found.hit_rows}
+
+
+def test_the_rarest_is_overwritten_and_of_those_the_oldest() -> None:
+    front = recorder(4)
+    offer(front, {1: 5, 2: 2})
+    offer(front, {3: 2, 4: 9})
+    assert offer(front, {5: 3}) == (1, 1)
+    assert probe(front, [1, 2, 3, 4, 5]) == {1, 3, 4, 5}
+    assert offer(front, {6: 3}) == (1, 1)
+    assert probe(front, [1, 3, 4, 5, 6]) == {1, 4, 5, 6}
+
+
+def test_a_row_that_is_met_again_gets_the_new_frequency() -> None:
+    front = recorder(5)
+    offer(front, {1: 2, 2: 3})
+    offer(front, {3: 4, 4: 4})
+    assert offer(front, {1: 9}) == (0, 0)
+    offer(front, {5: 8})
+    assert offer(front, {6: 8}) == (1, 1)
+    assert probe(front, [1, 2, 3, 4, 5, 6]) == {1, 3, 4, 5, 6}
+
+
+def test_when_too_many_come_at_once_the_most_frequent_half_enters() -> None:
+    front = recorder(6)
+    assert offer(front, {1: 1, 2: 7, 3: 2, 4: 9, 5: 8}) == (3, 0)
+    assert probe(front, [1, 2, 3, 4, 5]) == {2, 4, 5}
+
+
+def test_the_threshold_falls_while_the_cache_fills() -> None:
+    front = recorder(80, threshold=1000)
+    falls = []
+    for _ in range(200):
+        probe(front, [0] * 10)  # one probe per eight slots
+        falls.append(front.threshold)
+    assert falls[0] == 750
+    assert falls[-1] == 1
+    assert falls == sorted(falls, reverse=True)
+
+
+def test_the_threshold_rises_when_too_much_is_overwritten() -> None:
+    front = recorder(8, threshold=3)
+    for start in (0, 4):
+        offer(front, {start + i: 3 for i in range(4)})
+    offer(front, {20: 3, 21: 3})
+    probe(front, [0] * 8)
+    assert front.threshold == 4
+
+
+def test_the_threshold_falls_when_next_to_nothing_is_overwritten() -> None:
+    front = recorder(8, threshold=3)
+    for start in (0, 4):
+        offer(front, {start + i: 3 for i in range(4)})
+    probe(front, [0] * 8)
+    assert front.threshold == 2
+
+
+def test_fill_evicts_nothing() -> None:
+    front = recorder(3)
+    codes, counts = np.array([1, 2]), np.array([1, 1])
+    assert front.fill(codes, counts, [pa.array([1, 2])], np.arange(2))
+    assert not front.fill(codes + 10, counts, [pa.array([1, 2])], np.arange(2))
+    assert front.count == 2
+    assert probe(front, [1, 2, 11, 12]) == {1, 2}
+
+
+def test_ranks_do_not_age_and_hits_are_not_counted() -> None:
+    front = recorder(3)
+    front.age(1.0, 1000)
+    assert front.coldest is None
