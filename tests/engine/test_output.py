@@ -1,0 +1,56 @@
+"""Rows on their way out, and how many may be built at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine.kit import binding, context, emitted
+from semistream.engine.output import Output
+
+BATCH = pa.record_batch({"k": [1, 2, 3], "a": [10, 20, 30]})
+
+
+@pytest.mark.parametrize(("row_bytes", "rows"), [(10, 20), (100, 10), (1000, 1), (1_000_000, 1)])
+def test_rows_exist_twice_for_a_moment(row_bytes: int, rows: int) -> None:
+    output = Output(context())
+    output.allocate(2000, 20, row_bytes)
+    assert output.most_rows == rows
+    output.set_row_bytes(100)
+    assert output.most_rows == 10
+
+
+def test_batches_go_out_in_order_and_their_bytes_are_counted() -> None:
+    shared = context()
+    output = Output(shared)
+    assert not output
+    for text in ("x", "y" * 100):
+        output.emit(BATCH.columns, [pa.array([text] * 3)])
+    assert output
+    total = output.nbytes
+    first = output.pop()
+    assert first.schema == shared.binding.schema
+    assert first.column("v").to_pylist() == ["x"] * 3
+    assert output.nbytes == total - first.get_total_buffer_size() > 300
+    output.pop()
+    assert (output.nbytes, bool(output), shared.stats.rows_out) == (0, False, 6)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ("inner", []),
+        ("left_semi", []),
+        ("left", [{"k": 3, "a": 30, "v": None}, {"k": 1, "a": 10, "v": None}]),
+        ("left_anti", [{"k": 3, "a": 30}, {"k": 1, "a": 10}]),
+    ],
+)
+def test_tuples_without_a_match(how: str, expected: list[dict[str, int]]) -> None:
+    output = Output(context(binding(how=how)))
+    assert output.wants_unmatched is bool(expected)
+    output.emit_unmatched_rows(BATCH, np.array([2, 0]))
+    assert emitted(output) == expected
+    output.emit_unmatched_rows(BATCH, np.zeros(0, np.int64))
+    output.emit_unmatched([], 0)
+    assert not output
