@@ -7,8 +7,9 @@ output batches, to the parts that were asked for, and to the window.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 from semistream.engine.front.choice import front_stage_size
 from semistream.engine.front.contract import CacheSize
@@ -57,18 +58,58 @@ class MemoryPlan:
     cache: str = "recorder"
     window: WindowSize | None = None
     pinned_bytes: int = 0
+    beside: int = 0  # parts that only one algorithm has
 
     @property
     def total(self) -> int:
         window = self.window.nbytes if self.window else 0
-        return self.table + self.output + self.front_bytes + window + self.pinned_bytes
+        parts = self.table, self.output, self.front_bytes, window, self.pinned_bytes, self.beside
+        return sum(parts)
 
 
 def plan_memory(
     join: Planned, table: TableShape, stream: StreamShape, settings: Settings = DEFAULTS
 ) -> MemoryPlan:
     """Divide the join's budget; BudgetError if it is too small, naming the smallest that does."""
-    return join.plan(table, stream, settings)
+    return within_budget(join, lambda join: join.plan(table, stream, settings))
+
+
+class TooSmallError(BudgetError):
+    """A plan does not fit; with the budget that it would have needed."""
+
+    smallest = 0
+
+
+def within_budget(join: Any, plan: Callable[[Any], MemoryPlan]) -> MemoryPlan:
+    """``plan(join)``; if the budget is too small, the error names the smallest that is not."""
+    try:
+        return plan(join)
+    except TooSmallError as error:
+        wanted = error.smallest
+    raise refusal(join, _smallest(join, plan, parse_size(join.memory), wanted))
+
+
+def _smallest(join: Any, plan: Callable[[Any], MemoryPlan], refused: int, wanted: int) -> int:
+    """The smallest budget that does. What a plan needs depends on the budget: the disk buffer is a
+    share of it. So what one plan would have needed must be tried with another."""
+
+    def needed(memory: int) -> int:
+        try:
+            plan(replace(join, memory=memory))
+        except TooSmallError as error:
+            return error.smallest
+        return 0
+
+    while more := needed(wanted):
+        refused, wanted = wanted, more
+    middle = wanted - 1  # as a rule, it is too small
+    while wanted - refused > 1:
+        if needed(middle):
+            refused = middle
+        else:
+            wanted = middle
+        middle = (refused + wanted) // 2
+    return wanted
 
 
 def refusal(join: Planned, smallest: int) -> BudgetError:
@@ -137,7 +178,9 @@ class Division:
         self.smallest = int(self.fixed + 2 * seen + least + asked + 64)
         self.spare = budget - self.smallest
         if self.spare < 0:
-            raise refusal(join, self.smallest)
+            error = TooSmallError(*refusal(join, self.smallest).args)
+            error.smallest = self.smallest
+            raise error
         share = max(budget // settings.output_share, min(budget // 4, settings.output_least))
         share = min(share, settings.output_most)
         self.output = max(2 * row, min(share, 2 * row + self.spare // 4))

@@ -87,6 +87,7 @@ def plan_pool(
         front=size,
         front_bytes=front_bytes,
         cache=cache,
+        beside=recent if stream.layout is not None else 0,
     )
 
 

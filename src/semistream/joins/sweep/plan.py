@@ -26,7 +26,8 @@ _UNSEEN_WINDOW = 1024
 
 @dataclass(frozen=True)
 class SweepPlan(MemoryPlan):
-    """Further parts: reads ahead, the page map, rows that are gathered, offered, or absent."""
+    """Further parts: reads ahead and the page map; ``beside`` are rows that are gathered or
+    offered, and absent keys."""
 
     window: StretchWindowSize | None = None
     reads_ahead: int = 0
@@ -77,20 +78,26 @@ def plan_sweep(
     if stream.layout is None:
         return plan
     size, front_bytes = division.front_stage(front, cache)
-    rest = division.rest - front_bytes - division.output_rows * table.max_row_bytes
+    gathered = division.output_rows * table.max_row_bytes
+    rest = division.rest - front_bytes - gathered
     spare = max(0, rest - least)
     offers = 1 + spare // 16 // max(1, table.max_row_bytes)
     offers = min(division.output_rows, settings.offers, offers)
     absent = AbsentKeys.bytes_of(spare // settings.absent_share) if table.exact else 0
-    rest -= offers * table.max_row_bytes + absent
+    offered = offers * table.max_row_bytes
     window = StretchWindow.size_for(
-        stream.layout, rest, stream.heap_bytes, stream.longest_heap_bytes, stretches
+        stream.layout,
+        rest - offered - absent,
+        stream.heap_bytes,
+        stream.longest_heap_bytes,
+        stretches,
     )
     return replace(
         plan,
         front=size,
         front_bytes=front_bytes,
         window=window,
+        beside=gathered + offered + absent,
         offers=offers,
         absent_bytes=absent,
     )

@@ -46,7 +46,7 @@ from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.counting_cache import CountingCache
 from semistream.engine.front.learner import Learner
 from semistream.engine.intake import Slice
-from semistream.engine.plan import MemoryPlan, page_scratch
+from semistream.engine.plan import MemoryPlan, page_scratch, within_budget
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.probe import verified
 from semistream.engine.rows.layout import Rows, Slots
@@ -139,8 +139,10 @@ class Sweep(Policy):
         if self._mover is None:
             return super().plan(table, stream)
         cache = "counting with a sketch" if self._mover.idle else "counting"
-        settings = self.context.settings
-        return plan_sweep(self.join, table, stream, settings, self._mover.share, cache)
+        settings, share = self.context.settings, self._mover.share
+        return within_budget(
+            self.join, lambda join: plan_sweep(join, table, stream, settings, share, cache)
+        )
 
     def allocate(self, plan: MemoryPlan) -> None:
         assert isinstance(plan, SweepPlan)
