@@ -27,7 +27,7 @@ def window_of(kind: type[HashWindow], capacity: int) -> Any:
 
 def add(window: Any, keys: list[int], first: int = 0) -> int:
     """Tuples with these keys; ``a`` counts them."""
-    columns = [pa.array(range(first, first + len(keys)))]
+    columns = [pa.array(range(first, first + len(keys)), pa.int64())]
     return window.add(np.array(keys, np.int64), columns, np.arange(len(keys)))
 
 

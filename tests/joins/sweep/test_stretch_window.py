@@ -1,0 +1,135 @@
+"""SweepJoin's window: tuples wait for a stretch, are collected with it, and give chunks back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine.kit import STREAM, Side, layout, pages_of
+from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
+from semistream.joins.sweep.stretches import Stretches
+
+PAGES = pages_of([[0], [10], [20], [30]])
+TEXT = pa.schema([("k", pa.int64()), ("t", pa.string())])
+
+
+def window_of(chunks: int, size: int, schema: pa.Schema = STREAM, heap: int = 0) -> StretchWindow:
+    wanted = StretchWindowSize(chunks * size, heap, 0, size)
+    return StretchWindow(layout(schema), wanted, Stretches(PAGES.index, 1))
+
+
+def add(window: StretchWindow, keys: list[int], first: int = 0) -> int:
+    columns = [pa.array(range(first, first + len(keys)), pa.int64())]
+    return window.add(np.array(keys, np.int64), columns, np.arange(len(keys)), [])
+
+
+def numbers(window: StretchWindow, slots: Any) -> list[int]:
+    return sorted(window.take(slots)[1].to_pylist())
+
+
+def test_tuples_are_collected_by_their_stretch() -> None:
+    window = window_of(10, 2)
+    assert add(window, [5, 25, 7, 35, -3, 11]) == 6
+    assert window.next_needed(0) == 0
+    slots, chunks = window.collect(0)
+    assert numbers(window, slots) == [0, 2, 4]
+    assert len(chunks) == 2
+    assert window.next_needed(0) == 1
+    assert window.next_needed(3) == 3
+    for stretch in (1, 2, 3):
+        window.collect(stretch)
+    assert window.next_needed(0) == -1
+
+
+def test_a_window_is_full_when_no_chunk_is_free() -> None:
+    window = window_of(2, 2)
+    assert window.vacant == 4
+    assert add(window, [5, 15, 25]) == 2  # a third stretch finds no chunk
+    assert window.vacant == 0
+    assert add(window, [6, 16, 7], first=2) == 2  # but there is room at the chunks' ends
+    slots, chunks = window.collect(0)
+    assert numbers(window, slots) == [0, 2]
+    window.free(slots, chunks)
+    assert window.vacant == 2
+    assert add(window, [25], first=9) == 1
+
+
+def test_tuples_come_and_go() -> None:
+    rng = random.Random(1)
+    window, model, number = window_of(6, 3), {s: [] for s in range(4)}, 0
+    for _ in range(200):
+        keys = [rng.randrange(40) for _ in range(rng.randint(0, 6))]
+        taken = add(window, keys, number)
+        for i, key in enumerate(keys[:taken]):
+            model[key // 10].append(number + i)
+        number += len(keys)
+        assert window.count == sum(map(len, model.values()))
+        stretch = rng.randrange(4)
+        slots, chunks = window.collect(stretch)
+        assert numbers(window, slots) == model[stretch]
+        window.count -= len(slots)
+        window.free(slots, chunks)
+        model[stretch] = []
+
+
+def test_tuples_are_paired_with_the_rows_of_a_page() -> None:
+    window = window_of(4, 2)
+    add(window, [7, 5, 5, 8])
+    slots, _ = window.collect(0)
+    slots = slots[np.argsort(window.codes[slots], kind="stable")]
+    rows, pairs = np.empty(10, np.int32), np.empty(10, np.int32)
+    cursor = np.array([0, -1, 0])
+    found = window.match(np.array([5, 6, 8, 8]), None, slots, cursor, False, (rows, pairs))
+    taken = window.take(pairs[:found])[1].to_pylist()
+    assert sorted(zip(rows[:found].tolist(), taken, strict=True)) == [
+        (0, 1),
+        (0, 2),
+        (2, 3),
+        (3, 3),
+    ]
+    assert window.keys(pairs[:1])[0].to_pylist() == [5]
+
+
+def test_another_version_has_other_stretches() -> None:
+    window = window_of(4, 2)
+    window.wait_for(Stretches(pages_of([[0], [100]]).index, 1))
+    assert add(window, [99, 100]) == 2
+    assert numbers(window, window.collect(0)[0]) == [0]
+
+
+def test_texts_that_do_not_fit_wait_outside() -> None:
+    window = window_of(10, 1, TEXT, heap=160)
+    columns, codes = [pa.array(["x" * 20] * 10)], np.arange(10)
+    taken = [window.add(codes, columns, np.arange(10), []) for _ in range(4)]
+    assert sum(taken) == window.count == 4
+    assert taken[-1] == 0
+
+
+@pytest.mark.parametrize("schema", [STREAM, TEXT], ids=["numbers", "text"])
+@pytest.mark.parametrize("stretches", [1, 4, 1000])
+@pytest.mark.parametrize("nbytes", [200, 1000, 12_345, 1_000_000])
+def test_bytes_are_those_that_were_planned(schema: pa.Schema, stretches: int, nbytes: int) -> None:
+    tuples = layout(schema, Side())
+    heap = 0.0 if schema is STREAM else 40.0
+    size = StretchWindow.size_for(tuples, nbytes, heap, 0, stretches)
+    window = StretchWindow(tuples, size, Stretches(PAGES.index, 1))
+    assert window.nbytes == size.nbytes <= nbytes
+    assert size.capacity % size.chunk == 0
+    lists = [window.codes, window.state, window._next_chunk, window._free]
+    assert sum(a.nbytes for a in lists) + window.rows.nbytes + size.capacity == window.nbytes
+    more = StretchWindow.size_for(tuples, 2 * nbytes, heap, 0, stretches)
+    assert more.capacity > size.capacity
+
+
+def test_the_heap_has_room_for_the_longest_tuple() -> None:
+    tuples = layout(TEXT)
+    longest = 5_000
+    nbytes = StretchWindow.least_bytes(tuples) + longest
+    size = StretchWindow.size_for(tuples, nbytes, 10.0, longest, 4)
+    assert size.capacity >= 1
+    assert size.nbytes <= nbytes
+    assert size.heap >= longest
