@@ -31,7 +31,7 @@ from semistream.master.storage import storage_schema, to_storage
 from semistream.master.store import LocalStore
 from semistream.master.workspace import Workspace
 from semistream.memory import parse_size
-from semistream.spark.errors import honest
+from semistream.spark.errors import reraise_semistream_errors
 from semistream.spark.schema import refuse_collated_keys, stream_schema
 
 
@@ -191,7 +191,7 @@ def _write_in_parallel(
     )
     order = [no_key.desc(), *(column.asc() for column in columns)]
     rows = ranged.sortWithinPartitions(*order).mapInArrow(task, REPORT)
-    with honest():
+    with reraise_semistream_errors():
         reports = [json.loads(row.report) for row in rows.collect()]
     reports.sort(key=lambda report: report["partition"])
     infos = [SegmentInfo(**report["segment"]) for report in reports]

@@ -18,7 +18,7 @@ _LINE = re.compile(r"^semistream\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 @contextlib.contextmanager
-def honest() -> Iterator[None]:
+def reraise_semistream_errors() -> Iterator[None]:
     """Raise the semistream error that made a Spark job fail, instead of Spark's wrapping of it."""
     try:
         yield

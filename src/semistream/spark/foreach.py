@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from semistream.errors import ConfigError
 from semistream.sinks import Batch, Sink, Staged
 from semistream.sinks.postgresql import PostgresWarehouse
-from semistream.spark.errors import honest
+from semistream.spark.errors import reraise_semistream_errors
 from semistream.spark.pin import QUERY
 
 _MESSAGE = "partition int, rows long, nbytes long, place string, schema binary"
@@ -54,7 +54,7 @@ class ForeachBatch:
 
     @staticmethod
     def _staged(df: DataFrame, sink: Sink, batch: Batch) -> list[Staged]:
-        with honest():
+        with reraise_semistream_errors():
             rows = df.mapInArrow(_Stage(sink, batch), _MESSAGE).collect()
         return [
             Staged(batch, row.partition, row.rows, row.nbytes, row.place, bytes(row.schema))

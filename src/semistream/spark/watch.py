@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from semistream.spark.errors import honest
+from semistream.spark.errors import reraise_semistream_errors
 from semistream.spark.listener import Metrics
 
 _POLL = 0.2
@@ -45,7 +45,7 @@ def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
         before = signal.signal(signal.SIGINT, lambda *_: stop.set())
     try:
         while not stop.is_set():
-            with honest():
+            with reraise_semistream_errors():
                 if query.awaitTermination(_POLL):
                     break
             watcher.look()
