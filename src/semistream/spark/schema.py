@@ -144,18 +144,18 @@ def _field(field: pa.Field) -> pa.Field:
 def output_schemas(
     stream: StructType, arrow: pa.Schema, joined: pa.Schema
 ) -> tuple[StructType, pa.Schema]:
-    """What Spark is told that comes back, and the Arrow schema in which it does.
+    """The Spark schema and the Arrow schema of the output rows.
 
     The stream's columns keep their Spark types to the letter (a collation, a user's metadata),
     which no Arrow type remembers.
     """
     added = [joined.field(i) for i in range(len(arrow), len(joined))]
     fields = [master_field(field) for field in added]
-    home = [field.with_type(spark_arrow_type(field.type)) for field in added]
-    return StructType([*stream.fields, *fields]), pa.schema([*arrow, *home])
+    arrow_added = [field.with_type(spark_arrow_type(field.type)) for field in added]
+    return StructType([*stream.fields, *fields]), pa.schema([*arrow, *arrow_added])
 
 
-def brought_home(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def to_spark_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch in the columns and types that Spark expects; as it is, if it has them.
 
     Spark takes columns by their place. A newer version of the master table may have them in

@@ -27,7 +27,7 @@ from semistream.spark.gather import gather_bytes, gathered
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.pin import MicroBatch, keep_held, micro_batch, pinned_version
 from semistream.spark.registry import REGISTRY
-from semistream.spark.schema import brought_home
+from semistream.spark.schema import to_spark_schema
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Enrichment:
             report.begin(star.runs, warm)
             star.use(versions)
             for rows in star.serve(chain([first], batches)):
-                yield brought_home(rows, self.schema)
+                yield to_spark_schema(rows, self.schema)
             if self.metrics is not None:
                 self.metrics.add(report.end(star.runs))
 
