@@ -17,10 +17,10 @@ from semistream.workload.stream import SCHEMA
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
 def test_a_stream_survives_the_file(tmp_path: Path, ending: str) -> None:
-    path, told = tmp_path / "new" / f"sales{ending}", []
+    path, progress = tmp_path / "new" / f"sales{ending}", []
     stream = list(sales(2_500, products=50, nulls=0.1, batch_rows=1_000))
-    assert files.write(stream, SCHEMA, path, told.append) == 2_500
-    assert told == [1_000, 2_000, 2_500]
+    assert files.write(stream, SCHEMA, path, progress.append) == 2_500
+    assert progress == [1_000, 2_000, 2_500]
     read = pq.read_table(path) if ending == ".parquet" else pa.ipc.open_file(path).read_all()
     assert read.equals(pa.Table.from_batches(stream))
 

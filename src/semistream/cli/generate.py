@@ -23,7 +23,7 @@ app = typer.Typer(
     help="Write streams and relations that look like the world.",
 )
 
-Told = Callable[[int], None]
+OnProgress = Callable[[int], None]
 STEP_SECONDS = 0.01
 PLOT_TUPLES = 2_000_000
 
@@ -44,7 +44,7 @@ def generate_stream(
     arrivals: str | None = None,
     rate: float = 10_000.0,
     plot: Path | None = None,
-    told: Told = lambda rows: None,
+    on_progress: OnProgress = lambda rows: None,
 ) -> Generated:
     """Write sales; ``options`` are those of :func:`semistream.workload.sales`."""
     from semistream.workload import files, plots, stream
@@ -59,7 +59,7 @@ def generate_stream(
         counts = until(tuples, process)
         schema = schema.append(pa.field("arrived_ns", pa.int64()))
         batches = _with_times(batches, counts)
-    rows = files.write(batches, schema, out, told)
+    rows = files.write(batches, schema, out, on_progress)
     paths = [out]
     if plot is not None:
         sample = stream.sales(min(tuples, PLOT_TUPLES), **{**options, "unmatched": 0, "nulls": 0})
@@ -74,7 +74,7 @@ def generate_stream(
 
 
 def generate_relation(
-    out: Path, rows: int, options: dict[str, Any], told: Told = lambda rows: None
+    out: Path, rows: int, options: dict[str, Any], on_progress: OnProgress = lambda rows: None
 ) -> Generated:
     """Write products as a file or, when ``out`` has no file ending, as a master table."""
     from semistream.workload import files
@@ -83,18 +83,22 @@ def generate_relation(
     began = time.perf_counter()
     reader = products(rows, **options)
     if out.suffix:
-        files.write(reader, reader.schema, out, told)
+        files.write(reader, reader.schema, out, on_progress)
     else:
         import semistream as ss
 
-        counted = pa.RecordBatchReader.from_batches(reader.schema, _counted(reader, told))
+        counted = pa.RecordBatchReader.from_batches(reader.schema, _counted(reader, on_progress))
         unique = options.get("copies", 1) == 1
         ss.MasterTable.build(counted, out, key="product_id", unique=unique)
     return Generated(rows, time.perf_counter() - began, [out])
 
 
 def generate_tpch(
-    folder: Path, scale: float, exponent: float | None, seed: int, told: Told = lambda rows: None
+    folder: Path,
+    scale: float,
+    exponent: float | None,
+    seed: int,
+    on_progress: OnProgress = lambda rows: None,
 ) -> Generated:
     """Write Customer and Orders and, given an exponent, Orders re-skewed."""
     import pyarrow.parquet as pq
@@ -110,7 +114,7 @@ def generate_tpch(
         reader = tpch.orders(folder)
         skewed = folder / f"orders-zipf-{exponent:g}.parquet"
         batches = tpch.reskew(reader, customers, exponent, seed)
-        rows += files.write(batches, reader.schema, skewed, told)
+        rows += files.write(batches, reader.schema, skewed, on_progress)
         written.append(skewed)
     return Generated(rows, time.perf_counter() - began, written)
 
@@ -128,12 +132,14 @@ def generate_flights(folder: Path) -> Generated:
     return Generated(rows, time.perf_counter() - began, paths)
 
 
-def _counted(batches: Iterable[pa.RecordBatch], told: Told) -> Iterator[pa.RecordBatch]:
+def _counted(
+    batches: Iterable[pa.RecordBatch], on_progress: OnProgress
+) -> Iterator[pa.RecordBatch]:
     rows = 0
     for batch in batches:
         yield batch
         rows += batch.num_rows
-        told(rows)
+        on_progress(rows)
 
 
 def _with_times(batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[pa.RecordBatch]:
@@ -185,8 +191,8 @@ def stream_command(
         "stride": stride,
         "keys": keys,
     }
-    with _progress("writing sales", tuples) as told:
-        made = generate_stream(out, tuples, options, arrivals, rate, plot, told)
+    with _progress("writing sales", tuples) as on_progress:
+        made = generate_stream(out, tuples, options, arrivals, rate, plot, on_progress)
     _print(made)
 
 
@@ -208,8 +214,8 @@ def relation_command(
         "copies": copies,
         "seed": seed,
     }
-    with _progress("writing products", rows) as told:
-        made = generate_relation(out, rows, options, told)
+    with _progress("writing products", rows) as on_progress:
+        made = generate_relation(out, rows, options, on_progress)
     _print(made)
 
 
@@ -221,8 +227,8 @@ def tpch_command(
     seed: int = typer.Option(0, help="Seed of the re-skewing."),
 ) -> None:
     """Write TPC-H's Customer and Orders."""
-    with _progress("writing orders", int(1_500_000 * scale)) as told:
-        made = generate_tpch(folder, scale, exponent, seed, told)
+    with _progress("writing orders", int(1_500_000 * scale)) as on_progress:
+        made = generate_tpch(folder, scale, exponent, seed, on_progress)
     _print(made)
 
 
@@ -235,7 +241,7 @@ def flights_command(
 
 
 @contextmanager
-def _progress(what: str, total: int) -> Iterator[Told]:
+def _progress(what: str, total: int) -> Iterator[OnProgress]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())

@@ -26,11 +26,11 @@ def write(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     path: str | Path,
-    told: Callable[[int], None] = lambda rows: None,
+    on_progress: Callable[[int], None] = lambda rows: None,
 ) -> int:
     """Write a stream or a relation; return its number of rows.
 
-    ``told`` hears the rows written so far. The file appears under its name when it is complete.
+    ``on_progress`` is called with the rows written so far. The file appears when it is complete.
 
     >>> import tempfile
     >>> from semistream.workload import stream
@@ -47,7 +47,7 @@ def write(
             for batch in batches:
                 writer.write_batch(batch)
                 rows += batch.num_rows
-                told(rows)
+                on_progress(rows)
         os.replace(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
