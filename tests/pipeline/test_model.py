@@ -249,9 +249,9 @@ def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
     file = tmp_path / "pipeline.yaml"
     file.write_text("\n".join(lines))
     message = refusal(file)
-    told = [line for line in message.splitlines() if f":{number}: {field}" in line]
-    assert told, message
-    assert any("nonsense" in line for line in told), told
+    found = [line for line in message.splitlines() if f":{number}: {field}" in line]
+    assert found, message
+    assert any("nonsense" in line for line in found), found
 
 
 def test_all_mistakes_are_told_at_once(write: Any) -> None:

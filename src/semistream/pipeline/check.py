@@ -64,14 +64,14 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
     masters = []
     for number, lookup in enumerate(pipeline.lookups):
         where: Path_ = ("lookups", number, "sql" if lookup.sql else "master")
-        _told(document, where, lambda lookup=lookup: _routes_agree(pipeline, lookup))  # type: ignore[misc]
-        master = _told(document, where, lambda lookup=lookup: open_master(lookup))  # type: ignore[misc]
-        _told(
+        _with_location(document, where, lambda lookup=lookup: _routes_agree(pipeline, lookup))  # type: ignore[misc]
+        master = _with_location(document, where, lambda lookup=lookup: open_master(lookup))  # type: ignore[misc]
+        _with_location(
             document,
             ("lookups", number, "on"),
             lambda lookup=lookup, master=master: Binding(master, lookup.on, None, lookup.how),  # type: ignore[misc]
         )
-        _told(
+        _with_location(
             document,
             ("lookups", number, "select"),
             lambda lookup=lookup, master=master: Binding(  # type: ignore[misc]
@@ -83,18 +83,18 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
         if step.table is not None:
             field, path = step.table
             where = ("steps", number, step.kind, field)
-            masters.append(_told(document, where, lambda path=path: _open_table(path)))  # type: ignore[misc]
+            masters.append(_with_location(document, where, lambda path=path: _open_table(path)))  # type: ignore[misc]
     if pipeline.sink.output != "spark":
         place = "url" if pipeline.sink.url else "path"
-        _told(document, ("sink", place), lambda: sink_of(pipeline).check())
+        _with_location(document, ("sink", place), lambda: sink_of(pipeline).check())
     dead = pipeline.dead_letter
     if dead is not None:
-        _told(
+        _with_location(
             document,
             ("dead_letter", "path"),
             lambda: _dead_letters(pipeline).check(),
         )
-    _told(document, ("checkpoint",), lambda: claim_checkpoint(pipeline, write=False))
+    _with_location(document, ("checkpoint",), lambda: claim_checkpoint(pipeline, write=False))
     return masters
 
 
@@ -120,9 +120,9 @@ def _dead_letters(pipeline: Pipeline) -> Any:
     return dead
 
 
-def _told(document: Document, path: Path_, question: Callable[[], Any]) -> Any:
+def _with_location(document: Document, path: Path_, action: Callable[[], Any]) -> Any:
     try:
-        return question()
+        return action()
     except SemistreamError as error:
         shown = document.shown(document.texts.get(path))
         message = f"{shown!r}: {error}" if shown is not None else str(error)

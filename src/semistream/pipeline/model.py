@@ -273,11 +273,11 @@ def load(
     try:
         return Pipeline.model_validate(document.data), document
     except ValidationError as error:
-        told = dict.fromkeys(_told(document, problem) for problem in error.errors())
-        raise ConfigError("\n".join(told)) from None
+        problems = dict.fromkeys(_format_problem(document, problem) for problem in error.errors())
+        raise ConfigError("\n".join(problems)) from None
 
 
-def _told(document: Document, problem: Any) -> str:
+def _format_problem(document: Document, problem: Any) -> str:
     """One mistake: pydantic's own path may go through the arms of a union; ours does not."""
     path: Path_ = ()
     at: Any = document.data
