@@ -1,6 +1,6 @@
 """The join at work inside Spark: what runs in the Python worker for every task.
 
-    Spark -> gather -> run -> (run of the next look-up) -> rows in Spark's types -> Spark
+    Spark -> coalesce -> run -> (run of the next look-up) -> rows in Spark's types -> Spark
 
 Runs are kept in the worker from one task to the next, so that their front stages stay warm; a
 task drains them before it ends, so no tuple ever waits outside Spark's own checkpoint.
@@ -23,7 +23,7 @@ from semistream.joins import Join, Run
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import divide, format_size
-from semistream.spark.gather import gather_bytes, gathered
+from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.pin import MicroBatch, keep_held, micro_batch, pinned_version
 from semistream.spark.registry import REGISTRY
@@ -126,10 +126,10 @@ class Star:
     def __init__(self, lookups: tuple[BoundLookup, ...], memory: int, versions: list[int]) -> None:
         self.runs: list[Run] = []
         self._memory = memory
-        self._gather = gather_bytes(memory)
-        # Batches gather before and behind every run; joining them takes as much again.
-        gathering = 2 * self._gather * (len(lookups) + 1)
-        shares = divide(memory - gathering, [lookup.nbytes for lookup in lookups])
+        self._coalesce_bytes = coalesce_bytes(memory)
+        # Batches are coalesced before and after every run; concatenating them takes as much again.
+        held = 2 * self._coalesce_bytes * (len(lookups) + 1)
+        shares = divide(memory - held, [lookup.nbytes for lookup in lookups])
         try:
             for lookup, share, version in zip(lookups, shares, versions, strict=True):
                 self.runs.append(lookup.open(share, version))
@@ -146,9 +146,9 @@ class Star:
 
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """All rows of these batches, complete; nothing waits afterwards."""
-        rows = gathered(batches, self._gather)
+        rows = coalesce(batches, self._coalesce_bytes)
         for run in self.runs:
-            rows = gathered(_through(run, rows), self._gather)
+            rows = coalesce(_through(run, rows), self._coalesce_bytes)
         try:
             yield from rows
         except BudgetError as error:

@@ -1,11 +1,11 @@
-"""Small batches gather to larger ones: the same rows in the same order, never too many bytes."""
+"""Small batches are coalesced: the same rows in the same order, never too many bytes."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 import pytest
 
-from semistream.spark.gather import ROWS, gather_bytes, gathered
+from semistream.spark.coalesce import ROWS, coalesce, coalesce_bytes
 
 
 def batches(sizes: list[int]) -> list[pa.RecordBatch]:
@@ -23,7 +23,7 @@ def batches(sizes: list[int]) -> list[pa.RecordBatch]:
 @pytest.mark.parametrize("sizes", [[], [0, 0], [1] * 300, [0, 500, 0, 3, 0], [10_000, 1, 1]])
 def test_nothing_is_lost_and_the_order_stays(sizes: list[int], most: int) -> None:
     given = batches(sizes)
-    out = list(gathered(iter(given), most))
+    out = list(coalesce(iter(given), most))
     assert [n for batch in out for n in batch["n"].to_pylist()] == list(range(sum(sizes)))
     assert all(batch.num_rows for batch in out)
     largest = max((batch.nbytes for batch in given), default=0)
@@ -31,10 +31,10 @@ def test_nothing_is_lost_and_the_order_stays(sizes: list[int], most: int) -> Non
 
 
 def test_few_batches_come_out_of_many() -> None:
-    assert len(list(gathered(batches([10] * 5_000), 1 << 20))) == 2
-    assert max(b.num_rows for b in gathered(batches([30_000] * 4), 1 << 30)) < ROWS + 30_000
+    assert len(list(coalesce(batches([10] * 5_000), 1 << 20))) == 2
+    assert max(b.num_rows for b in coalesce(batches([30_000] * 4), 1 << 30)) < ROWS + 30_000
 
 
-def test_what_gathers_is_a_small_part_of_the_budget() -> None:
-    assert gather_bytes(64_000) == 1_000
-    assert gather_bytes(10**12) == 4 << 20
+def test_what_is_coalesced_is_a_small_part_of_the_budget() -> None:
+    assert coalesce_bytes(64_000) == 1_000
+    assert coalesce_bytes(10**12) == 4 << 20

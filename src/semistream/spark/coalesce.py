@@ -1,7 +1,7 @@
-"""Fewer, larger batches: what a batch costs on its way does not depend on the rows in it.
+"""Coalesce small batches: the overhead per batch does not depend on its number of rows.
 
-Spark hands over 10,000 rows at a time, and a run that drains its window gives out the few rows of
-each read. A run does better with more, and so does the next run, and Spark itself.
+Spark passes 10,000 rows at a time, and a run that drains its window returns only the few rows of
+each read. Runs and Spark itself are faster with larger batches.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from semistream.master.sort import joined
 
 ROWS = 1 << 16
 _BYTES = 4 << 20
-_LARGE = 4  # a batch of one in so many bytes of what may gather is not worth copying
-_SHARE = 64  # a place where batches gather may hold one in so many bytes of the budget
+_LARGE = 4  # batches above limit // 4 bytes are passed on without a copy
+_SHARE = 64  # each coalescer may hold budget // 64 bytes
 
 
-def gather_bytes(memory: int) -> int:
-    """How much may gather in one place, for a worker with this budget."""
+def coalesce_bytes(memory: int) -> int:
+    """The bytes that one coalescer may hold, for a worker with this budget."""
     return min(_BYTES, memory // _SHARE)
 
 
-class Gatherer:
-    """Holds batches back until there are enough of them; empty ones are left out."""
+class Coalescer:
+    """Buffers batches until they are large enough; drops empty ones."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -33,7 +33,7 @@ class Gatherer:
         self._bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
-        """Take a batch; all that was held, as one, if that is enough now."""
+        """Buffer a batch. Returns all buffered rows as one batch if they are enough, else None."""
         if batch.num_rows:
             nbytes = batch.nbytes
             if not self._held and _LARGE * nbytes > self._most:
@@ -44,20 +44,20 @@ class Gatherer:
         return self.rest() if self._rows >= ROWS or self._bytes > self._most else None
 
     def rest(self) -> pa.RecordBatch | None:
-        """What is held, if anything."""
+        """The buffered rows as one batch; None if there are none."""
         if not self._held:
             return None
         held, self._held, self._rows, self._bytes = self._held, [], 0, 0
         return joined(held)
 
 
-def gathered(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
+def coalesce(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
     """The same rows in batches of about ``most`` bytes, or ``ROWS`` rows."""
-    gatherer = Gatherer(most)
+    coalescer = Coalescer(most)
     for batch in batches:
-        enough = gatherer.add(batch)
+        enough = coalescer.add(batch)
         if enough is not None:
             yield enough
-    rest = gatherer.rest()
+    rest = coalescer.rest()
     if rest is not None:
         yield rest
