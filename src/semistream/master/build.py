@@ -16,7 +16,7 @@ from semistream.master.progress import Progress, Report, reporting
 from semistream.master.segment import SegmentWriter
 from semistream.master.sort import ExternalSort
 from semistream.master.source import Source, open_source
-from semistream.master.storage import drop_null_keys, storage_schema, to_storage
+from semistream.master.storage_types import drop_null_keys, storage_schema, to_storage
 from semistream.master.store import LocalStore, PublishInDoubtError
 from semistream.master.vacuum import remove_orphans
 from semistream.master.workspace import UNPUBLISHED, Workspace

@@ -22,7 +22,7 @@ from semistream.master.merge import contains
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
 from semistream.master.segment import SegmentWriter
 from semistream.master.source import open_source
-from semistream.master.storage import storage_schema, to_storage
+from semistream.master.storage_types import storage_schema, to_storage
 from semistream.master.workspace import Workspace
 from semistream.memory import parse_size
 

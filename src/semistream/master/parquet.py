@@ -27,7 +27,7 @@ from semistream.master.reader import refuse_read
 from semistream.master.row_sizes import Sizes, cumulative_bytes
 from semistream.master.sort import joined
 from semistream.master.source import open_parquet, parquet_files
-from semistream.master.storage import storage_fields, to_storage
+from semistream.master.storage_types import storage_fields, to_storage
 from semistream.memory import parse_size
 
 _BUFFER = 64 << 10

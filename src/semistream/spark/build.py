@@ -27,7 +27,7 @@ from semistream.master import manifest as manifests
 from semistream.master.build import _claim, _key_names, _tidy, publish
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.segment import SegmentWriter
-from semistream.master.storage import storage_schema, to_storage
+from semistream.master.storage_types import storage_schema, to_storage
 from semistream.master.store import LocalStore
 from semistream.master.workspace import Workspace
 from semistream.memory import parse_size
@@ -258,7 +258,7 @@ class WriteSegment:
 
 
 def _with_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
-    from semistream.master.storage import drop_null_keys
+    from semistream.master.storage_types import drop_null_keys
 
     return drop_null_keys(batch, key)
 

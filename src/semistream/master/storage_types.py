@@ -1,4 +1,4 @@
-"""Which Arrow types lie on disk, and how incoming batches are brought there.
+"""The Arrow types of columns on disk, and the cast of incoming batches to them.
 
 Pages must be readable on their own, so dictionaries (whose values live in another message) are
 decoded. Views and run-ends become plain arrays: a page that is cut, sliced and copied must have
