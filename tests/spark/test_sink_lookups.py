@@ -21,7 +21,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from semistream.spark.pin import MicroBatch, pinned_version
+from semistream.spark.batch_version import MicroBatch, pinned_version
 from semistream.spark.sink import Message, WarehouseSource, WarehouseWriter
 from semistream.spark.sink_options import options_of, plan_of
 

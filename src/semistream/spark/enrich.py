@@ -18,8 +18,8 @@ from semistream.joins import Join, choose, join, open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
+from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
-from semistream.spark.pin import hold_version, in_foreach_batch
 from semistream.spark.schema import output_schemas, refuse_collated_keys, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
 

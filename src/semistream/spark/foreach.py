@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from semistream.errors import ConfigError
 from semistream.sinks import Batch, Sink, Staged
 from semistream.sinks.postgresql import PostgresWarehouse
+from semistream.spark.batch_version import QUERY
 from semistream.spark.errors import reraise_semistream_errors
-from semistream.spark.pin import QUERY
 
 _MESSAGE = "partition int, rows long, nbytes long, place string, schema binary"
 _RUN = "spark.jobGroup.id"  # Spark makes a run's id its job group

@@ -16,7 +16,7 @@ from pyspark import SparkContext
 from pyspark.accumulators import Accumulator, AccumulatorParam
 
 from semistream.joins import Run
-from semistream.spark.pin import MicroBatch
+from semistream.spark.batch_version import MicroBatch
 
 Key: TypeAlias = tuple[str, int | None]
 Totals: TypeAlias = dict[Key, dict[str, Any]]

@@ -33,9 +33,9 @@ from semistream.joins import choose, open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged
+from semistream.spark.batch_version import MicroBatch, micro_batch, pinned_version
 from semistream.spark.enrich import Lookup, bound_lookup, join_named, task_slots
 from semistream.spark.metrics import TaskMetrics, task_metrics
-from semistream.spark.pin import MicroBatch, micro_batch, pinned_version
 from semistream.spark.schema import master_field, refuse_collated_keys, spark_arrow_type
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
 from semistream.spark.worker import BoundLookup, Enrichment

@@ -23,9 +23,9 @@ from semistream.joins import Join, Run
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import divide, format_size
+from semistream.spark.batch_version import MicroBatch, keep_held, micro_batch, pinned_version
 from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.metrics import Report, TaskMetrics
-from semistream.spark.pin import MicroBatch, keep_held, micro_batch, pinned_version
 from semistream.spark.registry import REGISTRY
 from semistream.spark.schema import to_spark_schema
 

@@ -225,7 +225,7 @@ def _arm_maps() -> None:
         return mapped
 
     def watched(self, batches):  # type: ignore[no-untyped-def]
-        from semistream.spark.pin import micro_batch
+        from semistream.spark.batch_version import micro_batch
 
         batch = micro_batch()
         number[0] = -1 if batch is None else batch.batch

@@ -16,14 +16,14 @@ import semistream as ss
 from semistream.master.files import Files
 from semistream.master.manifest import list_versions
 from semistream.master.store import LocalStore
-from semistream.spark import pin as pins
+from semistream.spark import batch_version
 from spark.streams import Sink, feed, master, products, rows_of, sales, stream_of
 
 
 @pytest.fixture(autouse=True)
 def no_holds_of_other_tests() -> Any:
     yield
-    pins.release_holds()
+    batch_version.release_holds()
 
 
 def move_on(path: Path, versions: int = 2) -> Any:
@@ -56,7 +56,7 @@ def test_a_stream_at_an_explicit_version_keeps_it(spark: Any, tmp_path: Path) ->
     for part in parts:
         feed(tmp_path / "in", part)
         sink.run(ss.enrich(stream, first, on="product_id", memory="8MB"))
-        pins.release_holds()  # the driver ends, and the checkpoint stays
+        batch_version.release_holds()  # the driver ends, and the checkpoint stays
         move_on(tmp_path / "products")
         assert 1 in list_versions(first.store)
     expected = naive.join(pa.concat_tables(parts), products(), "product_id")
@@ -87,14 +87,14 @@ def test_a_process_holds_the_two_newest_versions_of_its_batch_queries(tmp_path: 
     path = tmp_path / "products"
     master(path)
     for version in range(1, 5):
-        assert pins.hold_version(path, version, explicit=False) is not None
+        assert batch_version.hold_version(path, version, explicit=False) is not None
         move_on(path, versions=1)
     assert list_versions(LocalStore(path)) == [3, 4, 5]
-    held = pins.hold_version(path, 3, explicit=True)
-    assert held == pins.hold_version(path, 3, explicit=True)
+    held = batch_version.hold_version(path, 3, explicit=True)
+    assert held == batch_version.hold_version(path, 3, explicit=True)
     move_on(path)
     assert 3 in list_versions(LocalStore(path))
-    pins.release_holds()
+    batch_version.release_holds()
     assert LocalStore(path).list("pins") == []
     move_on(path)
     assert list_versions(LocalStore(path)) == [9]
@@ -103,14 +103,14 @@ def test_a_process_holds_the_two_newest_versions_of_its_batch_queries(tmp_path: 
 def test_a_running_batch_query_keeps_its_pin_young(tmp_path: Path) -> None:
     path = tmp_path / "products"
     master(path)
-    held = pins.hold_version(path, 1, explicit=False)
+    held = batch_version.hold_version(path, 1, explicit=False)
     assert held is not None
     (file,) = (path / "pins").iterdir()
     os.utime(file, (1, 1))
-    pins.keep_held(path, held)
+    batch_version.keep_held(path, held)
     assert file.stat().st_mtime > 1_000_000
-    pins.release_holds()
-    pins.keep_held(path, held)  # the driver has ended: nothing is left to be kept
+    batch_version.release_holds()
+    batch_version.keep_held(path, held)  # the driver has ended: nothing is left to be kept
     assert LocalStore(path).list("pins") == []
 
 
@@ -124,14 +124,14 @@ def test_a_table_that_cannot_be_written_to_is_read_without_a_pin(
     path = tmp_path / "products"
     master(path)
     monkeypatch.setattr(LocalStore, "files", ReadOnly())
-    batch = pins.MicroBatch("query", 0)
+    batch = batch_version.MicroBatch("query", 0)
     with pytest.warns(RuntimeWarning, match="not kept from being vacuumed"):
-        assert pins.hold_version(path, 1, explicit=False) is None
+        assert batch_version.hold_version(path, 1, explicit=False) is None
     with pytest.warns(RuntimeWarning, match="not kept from being vacuumed"):
-        assert pins.pinned_version(path, batch, 1) == 1
+        assert batch_version.pinned_version(path, batch, 1) == 1
     with warnings.catch_warnings(), pytest.raises(ss.MasterTableError, match="need to write"):
         warnings.simplefilter("error")
-        pins.pinned_version(path, batch)
+        batch_version.pinned_version(path, batch)
 
 
 def test_one_batch_may_see_an_explicit_version_and_the_newest(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_one_batch_may_see_an_explicit_version_and_the_newest(tmp_path: Path) ->
     ss.MasterTable.open(path).upsert(
         pa.table({"product_id": [0], "price": [-1.0], "name": ["x"], "note": ["y"]})
     )
-    batch = pins.MicroBatch("query", 7)
+    batch = batch_version.MicroBatch("query", 7)
     for _ in range(2):  # a replay, too
-        assert pins.pinned_version(path, batch, version=1) == 1
-        assert pins.pinned_version(path, batch) == 2
+        assert batch_version.pinned_version(path, batch, version=1) == 1
+        assert batch_version.pinned_version(path, batch) == 2
