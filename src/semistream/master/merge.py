@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from semistream.keys import KeyCodec
 from semistream.master.index import Keys, single
-from semistream.master.layout import Layout
 from semistream.master.page_buffer import PageBuffer, aligned
+from semistream.master.page_layout import PageLayout
 from semistream.master.reader import OpenSegment, fetch, refuse_read
 from semistream.master.sort import joined
 from semistream.master.store import ALIGNMENT
@@ -24,7 +24,12 @@ class MergingReader:
     """One buffer per segment, and the merged pages of the last read."""
 
     def __init__(
-        self, layout: Layout, schema: pa.Schema, codec: KeyCodec, pages_at_once: int, direct: bool
+        self,
+        layout: PageLayout,
+        schema: pa.Schema,
+        codec: KeyCodec,
+        pages_at_once: int,
+        direct: bool,
     ) -> None:
         self._layout = layout
         self._nothing = pa.RecordBatch.from_pylist([], schema=schema)
@@ -42,7 +47,7 @@ class MergingReader:
         self.bytes_read = 0
 
     @staticmethod
-    def bytes_for(layout: Layout, codec: KeyCodec, pages_at_once: int, direct: bool) -> int:
+    def bytes_for(layout: PageLayout, codec: KeyCodec, pages_at_once: int, direct: bool) -> int:
         """What a reader will hold."""
         merged = (pages_at_once + _SCRATCH_PAGES) * layout.max_page_bytes
         buffers = sum(aligned(_room(s, pages_at_once, direct)) for s in layout.segments)
@@ -199,7 +204,7 @@ def _runs(pages: list[int]) -> Iterator[tuple[int, int]]:
             start = i
 
 
-def _key_fields(layout: Layout) -> pa.Schema:
+def _key_fields(layout: PageLayout) -> pa.Schema:
     return layout.segments[0].pages.firsts.schema
 
 

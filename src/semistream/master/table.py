@@ -13,9 +13,9 @@ from semistream.errors import ConfigError, MasterTableError
 from semistream.keys import KeyCodec
 from semistream.master import manifest as manifests
 from semistream.master.index import PageIndex
-from semistream.master.layout import Layout
 from semistream.master.manifest import Manifest
 from semistream.master.merge import MergingReader
+from semistream.master.page_layout import PageLayout
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
 from semistream.master.reader import MappedReader, PlainReader
@@ -52,7 +52,7 @@ class MasterTable:
         self.store = LocalStore(path)
         # Files are opened now and kept: a vacuum may delete their names, not their content.
         self.segments, infos = open_segments(self.store, manifest)
-        self.layout = Layout(self.segments, infos, self.codec)
+        self.layout = PageLayout(self.segments, infos, self.codec)
         self.index: PageIndex = self.layout.index
 
     @classmethod

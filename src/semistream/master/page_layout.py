@@ -30,7 +30,7 @@ from semistream.master.reader import OpenSegment
 Pages = np.ndarray[Any, np.dtype[np.int64]]
 
 
-class Layout:
+class PageLayout:
     """Which physical pages make up each logical page.
 
     ``pieces[l, s]`` is the page of segment ``s`` that logical page ``l`` needs, or -1.
