@@ -42,7 +42,7 @@ class RecentKeys:
 
         They are offered only when the wave is over: its hits still point into the front stage.
         """
-        seen = kernels.front_stage.count_recent(
+        seen = kernels.recorder.count_recent(
             part.codes, tuples, self._table, self._seen, self._age, self.span
         )
         hot = np.flatnonzero(matched & (seen >= threshold))

@@ -108,7 +108,7 @@ class FrequencyRecorder:
         hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
         hit_slots = np.empty(len(hit_rows), np.int32)
         miss_rows = np.empty(min(ahead, most_misses), np.int64)
-        stop, pairs, misses, hits = kernels.front_stage.look_up(
+        stop, pairs, misses, hits = kernels.recorder.look_up(
             codes,
             NO_MASK if valid is None else valid,
             start,
@@ -172,7 +172,7 @@ class FrequencyRecorder:
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
     ) -> int:
         slots = np.empty(len(rows), np.int32)
-        self._free_count = kernels.front_stage.admit(
+        self._free_count = kernels.recorder.admit(
             codes, counts, frequencies, *self._table(), self._free, self._free_count, slots
         )
         fresh = slots >= 0
@@ -191,7 +191,7 @@ class FrequencyRecorder:
         before = self._free_count
         if before >= rows:
             return 0
-        self._free_count = kernels.front_stage.evict(rows, *self._table(), self._free, before)
+        self._free_count = kernels.recorder.evict(rows, *self._table(), self._free, before)
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 
@@ -216,7 +216,7 @@ class FrequencyRecorder:
     def forget(self, codes: Codes) -> int:
         """Forget these keys: their rows have changed. Returns the rows dropped."""
         before = self._free_count
-        self._free_count = kernels.front_stage.drop(codes, *self._table(), self._free, before)
+        self._free_count = kernels.recorder.drop(codes, *self._table(), self._free, before)
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 
