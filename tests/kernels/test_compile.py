@@ -11,7 +11,7 @@ from pathlib import Path
 import semistream
 
 CALL = (
-    "import numpy as np; from semistream.kernels.hot_rows import held_entries; "
+    "import numpy as np; from semistream.kernels.counting_cache import held_entries; "
     "empty = np.full(1, -1, np.int32); "
     "print(held_entries(np.array([7]), empty, empty, np.zeros(1, np.int64))[0])"
 )
@@ -31,7 +31,7 @@ def test_an_inlined_kernel_that_changed_in_another_file_is_not_stale(tmp_path: P
         return int(done.stdout)
 
     assert call() == -1
-    source = package / "kernels" / "window.py"  # whose ``find`` is inlined into hot_rows
+    source = package / "kernels" / "window.py"  # whose ``find`` is inlined into counting_cache
     found = "        slot = chain[slot]\n    return slot\n"
     assert found in source.read_text()
     source.write_text(source.read_text().replace(found, found.replace("return slot", "return -42")))

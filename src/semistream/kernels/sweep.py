@@ -11,7 +11,7 @@ import numpy as np
 from numba import carray
 
 from semistream.kernels.compile import compiled
-from semistream.kernels.hot_rows import note
+from semistream.kernels.counting_cache import note
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.states import MATCHED, WAITING
 

@@ -31,13 +31,13 @@ class AbsentKeys:
     def add(self, codes: Codes) -> None:
         if len(codes) and len(self._table):
             self._empty = False
-            kernels.hot_rows.remember(codes, self._table, self._used)
+            kernels.absent_keys.remember(codes, self._table, self._used)
 
     def among(self, codes: Codes, rows: Rows) -> Mask | None:
         """Which of the tuples ``codes[rows]`` are known to match nothing; None for none."""
         if self._empty:
             return None
-        return kernels.hot_rows.remembered(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
+        return kernels.absent_keys.remembered(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
 
     def forget(self) -> None:
         """The master has changed: any key may be there now."""

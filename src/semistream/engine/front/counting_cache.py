@@ -93,7 +93,7 @@ class CountingCache:
         hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
         hit_slots = np.empty(len(hit_rows), np.int32)
         miss_rows = np.empty(min(len(codes) - start, most_misses), np.int64)
-        stop, pairs, misses, hits = kernels.hot_rows.look_up(
+        stop, pairs, misses, hits = kernels.counting_cache.look_up(
             codes,
             NO_MASK if valid is None else valid,
             start,
@@ -125,7 +125,7 @@ class CountingCache:
 
     def worth(self, codes: Codes, counts: Any) -> Any:
         """So many tuples waited for these keys now; with those of earlier visits, if known."""
-        return kernels.hot_rows.count(codes, counts, self._sketch)
+        return kernels.counting_cache.count(codes, counts, self._sketch)
 
     def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
         """Of pairs of page rows and waiting tuples: the first pair and the worth of each row that
@@ -140,7 +140,7 @@ class CountingCache:
         They take free slots, and then those of entries that had fewer hits. Returns (rows
         admitted, rows evicted).
         """
-        fresh = kernels.hot_rows.held_entries(codes, *self._table()[:3]) < 0
+        fresh = kernels.counting_cache.held_entries(codes, *self._table()[:3]) < 0
         repeated = np.ones(len(codes), np.bool_)  # a key may be offered by two visits
         repeated[np.unique(codes, return_index=True)[1]] = False
         fresh &= ~repeated
@@ -173,7 +173,7 @@ class CountingCache:
             order = order[: np.searchsorted(np.cumsum(counts[order]), fit, side="right")]
             chosen = rows[ranges(starts[order], counts[order])]
         slots = np.empty(len(chosen), np.int32)
-        self._free_count = kernels.hot_rows.enter(
+        self._free_count = kernels.counting_cache.enter(
             codes[order],
             counts[order],
             frequencies[order],
@@ -187,7 +187,9 @@ class CountingCache:
 
     def _evict_below(self, frequencies: Any) -> int:
         """Evict an entry for each of these (largest first) that is worth more; returns the rows."""
-        slots, hits, self._hand = kernels.hot_rows.pass_hand(self._hits, self._hand, int(self._due))
+        slots, hits, self._hand = kernels.counting_cache.pass_hand(
+            self._hits, self._hand, int(self._due)
+        )
         self._due -= int(self._due)
         order = np.argsort(hits, kind="stable")
         # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
@@ -202,7 +204,9 @@ class CountingCache:
 
     def _remove(self, entries: Any) -> int:
         before = self._free_count
-        self._free_count = kernels.hot_rows.remove(entries, *self._table(), self._free, before)
+        self._free_count = kernels.counting_cache.remove(
+            entries, *self._table(), self._free, before
+        )
         self.rows.free(self._free[before : self._free_count])
         return int(self._free_count - before)
 
@@ -221,7 +225,7 @@ class CountingCache:
         entries = np.sort(entries[: self.capacity])
         for start in range(0, len(entries), _ADOPTED_AT_ONCE):
             some = entries[start : start + _ADOPTED_AT_ONCE]
-            slots, counts = kernels.hot_rows.rows_of(some, other._sibling)
+            slots, counts = kernels.counting_cache.rows_of(some, other._sibling)
             starts, every = np.cumsum(counts) - counts, np.arange(len(some))
             every = every[: np.searchsorted(np.cumsum(counts), self._free_count, side="right")]
             columns, rows = other.rows.take(slots), np.arange(len(slots))
@@ -230,7 +234,7 @@ class CountingCache:
 
     def forget(self, codes: Codes) -> int:
         """Forget these keys: their rows have changed. Returns the rows dropped."""
-        entries = kernels.hot_rows.held_entries(codes, *self._table()[:3])
+        entries = kernels.counting_cache.held_entries(codes, *self._table()[:3])
         return self._remove(np.unique(entries[entries >= 0]))
 
     def clear(self) -> int:

@@ -168,35 +168,6 @@ def held_entries(codes, heads, chain, held):
 
 
 @compiled
-def remember(codes, table, used):
-    """Note keys as absent, in sets of eight; a full set forgets one."""
-    sets = len(table) >> 3
-    for code in codes:
-        base = bucket_of(code, sets) << 3
-        place = base + (np.uint64(code) & np.uint64(7))
-        for i in range(8):
-            if not used[base + i] or table[base + i] == code:
-                place = base + i
-                break
-        table[place], used[place] = code, True
-
-
-@compiled
-def remembered(codes, rows, table, used):
-    """Which of the tuples ``codes[rows]`` have a key that is noted as absent."""
-    known = np.zeros(len(rows), np.bool_)
-    sets = len(table) >> 3
-    for i in range(len(rows)):
-        code = codes[rows[i]]
-        base = bucket_of(code, sets) << 3
-        for j in range(8):
-            if used[base + j] and table[base + j] == code:
-                known[i] = True
-                break
-    return known
-
-
-@compiled
 def rows_of(entries, sibling):
     """The slots of all rows of these entries, and how many each has."""
     counts = np.zeros(len(entries), np.int64)
