@@ -153,7 +153,7 @@ def test_shares_of_another_release_are_refused(workers: Any, tmp_path: Path) -> 
     ledger = Ledger(tmp_path / "b", BUDGET, 1)
     for unknown in ("semistream-share 2 17", "17", "semistream-share 1 x"):
         file.write_text(unknown)
-        with pytest.raises(ConfigError, match="use the same one in all Python workers"):
+        with pytest.raises(ConfigError, match="use the same release in all Python workers"):
             ledger.acquire(patience=0.1)
     ledger.close()
 

@@ -93,7 +93,7 @@ def test_a_batch_that_is_run_again_is_the_same(spark: Any, tmp_path: Path) -> No
 def test_as_a_table(spark: Any) -> None:
     ss.register(spark)
     endless = spark.read.format("semistream-workload").options(**OPTIONS).load()
-    with pytest.raises(Exception, match="give semistream-workload the option tuples"):
+    with pytest.raises(Exception, match="set semistream-workload's option tuples"):
         endless.count()
     whole = spark.read.format("semistream-workload").options(**OPTIONS, tuples=3_000).load()
     assert same(whole.toArrow().sort_by("sale_id"), expected(3_000))
@@ -107,9 +107,9 @@ def test_as_a_table(spark: Any) -> None:
         ({"rowsPerSecond": 0}, "rowsPerSecond='0' cannot be used; give a number above 0"),
         ({"maxRowsPerBatch": "many"}, "maxRowsPerBatch='many' cannot be used"),
         ({"partitions": 0}, "partitions=0 cannot be used"),
-        ({"scattered": "perhaps"}, "scattered='perhaps': say true or false"),
+        ({"scattered": "perhaps"}, "scattered='perhaps' is not a boolean; use true or false"),
         ({"unmatched": 0.7, "nulls": 0.6}, "more than the whole stream"),
-        ({"colour": "red"}, "has no option 'colour'; it has products, exponent"),
+        ({"colour": "red"}, "unknown option 'colour'; valid options are products, exponent"),
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict[str, Any], said: str) -> None:
@@ -158,7 +158,7 @@ def test_without_a_rate_there_is_always_one_more_batch(clock: list[int]) -> None
     source = reader()
     start = source.initialOffset()
     assert source.latestOffset(start, ReadAllAvailable())["tuple"] == workload_source.UNPACED_BATCH
-    with pytest.raises(ss.ConfigError, match="this stream has no end"):
+    with pytest.raises(ss.ConfigError, match="neither an end nor a rate"):
         source.prepareForTriggerAvailableNow()
 
 

@@ -1,12 +1,12 @@
-"""Which version of a master table a task sees, so that a batch that is run again sees the same.
+"""Which version of a master table a task reads, so that a replayed batch reads the same one.
 
-A micro-batch: the version that is pinned to (query, batch) in the table's folder; the first task
-of the batch pins the newest, or the one at which the table was opened. This also holds inside
-``foreachBatch``, where Spark sets the same properties.
+A micro-batch reads the version that is pinned to (query, batch) in the table's folder. The first
+task of the batch pins the newest version, or the one at which the table was opened. This also
+works inside ``foreachBatch``, where Spark sets the same properties.
 
-A batch query: the version that was the newest when ``enrich`` was called, or the one at which the
-table was opened. The driver holds it by a pin of its own until it ends: the two newest versions
-of each table, and all that were opened explicitly.
+A batch query reads the version that was the newest when ``enrich`` was called, or the one at which
+the table was opened. The driver pins it until it exits: the two newest versions of each table, and
+all versions that were opened explicitly.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """What makes a batch the same batch, however often it is run."""
+    """The identity of a micro-batch; a replay has the same one."""
 
     query: str
     batch: int
 
 
 def micro_batch() -> MicroBatch | None:
-    """The micro-batch that the running task belongs to, if it belongs to one."""
+    """The micro-batch of the running task; None outside of one."""
     context = TaskContext.get()
     if context is None:
         return None
@@ -51,20 +51,20 @@ def micro_batch() -> MicroBatch | None:
 
 
 def in_foreach_batch(session: Any) -> bool:
-    """Whether the driver is inside ``foreachBatch`` now; False where Spark does not say."""
+    """Whether the driver is inside ``foreachBatch``; False if Spark does not expose it."""
     try:
         return session.sparkContext.getLocalProperty(BATCH) is not None
-    except Exception:  # Connect has no such thing
+    except Exception:  # Spark Connect has no local properties
         return False
 
 
 def pinned_version(
     path: str | os.PathLike[str], batch: MicroBatch, version: int | None = None
 ) -> int:
-    """The version of the table at ``path`` that this batch sees, now and in every replay.
+    """The version of the table at ``path`` that this batch reads, now and in every replay.
 
-    The first call decides: for ``version``, or the newest one by default. An explicit version
-    has a pin of its own: another look-up of the same batch may follow the table.
+    The first call pins ``version`` (default: the newest). An explicit version has a separate pin,
+    because another look-up of the same batch may follow the newest version.
     """
     query = batch.query if version is None else f"{batch.query}-at-{version}"
     try:
@@ -87,9 +87,9 @@ _HELD: set[tuple[str, MicroBatch]] = set()
 
 
 def hold_version(path: str | os.PathLike[str], version: int, explicit: bool) -> MicroBatch | None:
-    """Keep a version for the batch queries of this process; the name of the pin that does.
+    """Pin a version for the batch queries of this process. Returns the name of the pin.
 
-    None, with a warning, if the table's folder cannot be written to.
+    Returns None, with a warning, if the table's folder is not writable.
     """
     name = MicroBatch(f"{_PROCESS}-{version}", 0) if explicit else MicroBatch(_PROCESS, version)
     path = os.path.abspath(path)
@@ -111,13 +111,13 @@ def hold_version(path: str | os.PathLike[str], version: int, explicit: bool) -> 
 
 
 def keep_held(path: str | os.PathLike[str], name: MicroBatch) -> None:
-    """Say that a batch query is at work: a pin that is not used for a week is dropped."""
-    with contextlib.suppress(OSError):  # the driver has ended, or may write and we may not
+    """Refresh the pin of a running batch query; a pin that is unused for a week expires."""
+    with contextlib.suppress(OSError):  # the driver has exited, or only it may write
         refresh(LocalStore(path), name.query, name.batch)
 
 
 def release_holds() -> None:
-    """Let go of all versions that this process holds."""
+    """Remove all pins of this process."""
     for path, name in _HELD:
         with contextlib.suppress(OSError):
             unpin(LocalStore(path), name.query, name.batch)

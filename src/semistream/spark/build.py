@@ -1,8 +1,8 @@
-"""``ss.build_master``: a DataFrame of any size into a master table, in parallel.
+"""``ss.build_master``: write a DataFrame of any size to a master table, in parallel.
 
-Spark cuts the rows into ranges of keys and sorts each; a task writes its range as one segment
-straight into the table's folder, and the driver publishes one manifest that names them all.
-Nothing is visible before that, and what a failed attempt wrote is removed.
+Spark range-partitions the rows by key and sorts each partition. A task writes its range as one
+segment into the table's folder, and the driver publishes one manifest that lists them all.
+Nothing is visible before that. Segments of failed attempts are removed.
 """
 
 from __future__ import annotations
@@ -46,26 +46,26 @@ def build_master(
     overwrite: bool = False,
     mode: str = "build",
 ) -> MasterTable:
-    """Write a DataFrame to a master table, or its rows over those of an existing one.
+    """Write a DataFrame to a new master table, or upsert it into an existing one.
 
     Parameters
     ----------
     df
         Any DataFrame that is not streaming: from Delta, JDBC, Parquet, ...
     path
-        The table's folder, on a file system that the driver and all executors see.
+        The table's folder, on a file system that the driver and all executors share.
     key, unique, page_bytes, overwrite
         As in :meth:`MasterTable.build`.
     partitions
-        Ranges of keys that are sorted and written side by side; Spark's
-        ``spark.sql.shuffle.partitions`` unless told. One file each.
+        Number of key ranges that are sorted and written in parallel, one file each. Default:
+        ``spark.sql.shuffle.partitions``.
     mode
-        ``"build"``, or ``"upsert"``: publish a version in which these rows replace all rows of
-        their keys. The table has a key already, so that ``key`` need not be given.
+        ``"build"`` (default), or ``"upsert"``: publish a version in which these rows replace all
+        rows of their keys. ``key`` can then be omitted.
     """
     if df.isStreaming:
         raise ConfigError(
-            "build_master takes a DataFrame that ends; for a stream, call it with mode='upsert' in "
+            "build_master needs a batch DataFrame; for a stream, call it with mode='upsert' in "
             "df.writeStream.foreachBatch"
         )
     if mode == "upsert":
@@ -121,14 +121,16 @@ def _upsert(
     key: str | Sequence[str] | None,
     partitions: int | None,
 ) -> MasterTable:
-    """Sorted by Spark into runs, which the driver reads one behind the other into one delta."""
+    """Spark sorts the rows into runs; the driver reads them in order and writes one delta."""
     table = MasterTable.open(path)
     if key is not None and _key_names(key) != table.key:
         raise SchemaError(
             f"key={key!r}, but the table at {path} has the key {list(table.key)}; leave key out"
         )
     schema = _stored(df, table.key)
-    to_storage(pa.RecordBatch.from_pylist([], schema=schema), table.schema)  # refuses misfits
+    to_storage(
+        pa.RecordBatch.from_pylist([], schema=schema), table.schema
+    )  # raises if the columns do not match
     store = table.store
     with Workspace(store) as workspace:
         task = WriteSegment(
@@ -149,7 +151,7 @@ def _batches(files: Sequence[os.PathLike[str]]) -> Iterator[pa.RecordBatch]:
 
 
 def _stored(df: DataFrame, key: Sequence[str]) -> pa.Schema:
-    """The schema on disk. Instants are kept in UTC: a session's time zone is its own affair."""
+    """The schema on disk. Timestamps are stored in UTC, whatever the session's time zone."""
     fields = [_in_utc(field) for field in stream_schema(df.schema, df.sparkSession)]
     schema = storage_schema(pa.schema(fields), key)
     refuse_collated_keys(df.schema, key)
@@ -180,10 +182,10 @@ def _write_in_parallel(
     task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
     store: LocalStore,
 ) -> tuple[list[SegmentInfo], int]:
-    """What the tasks wrote, in key order; and how many rows had no key."""
+    """Returns the segments that the tasks wrote, in key order, and the number of null keys."""
     columns = [df[_quoted(name)] for name in key]
     no_key = reduce(lambda a, b: a | b, [column.isNull() for column in columns])
-    # One scan: rows without a key stay in, first in their range, and are counted by the tasks.
+    # One scan: rows with a null key sort first in their range, and the tasks count them.
     ranged = (
         df.repartitionByRange(partitions, *columns)
         if partitions
@@ -215,7 +217,7 @@ REPORT = StructType().add("report", "string")
 
 @dataclass(frozen=True)
 class WriteSegment:
-    """The task: sorted rows of one range of keys, checked and written as one segment."""
+    """The task: checks the sorted rows of one key range and writes them as one segment."""
 
     root: str
     token: str
@@ -264,18 +266,18 @@ def _with_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
 
 
 def _in_order(codec: KeyCodec, columns: list[pa.Array], last: Any) -> Any:
-    """Spark's order must be the table's order; the last key of the batch."""
+    """Check that Spark's sort order is the table's. Returns the last key of the batch."""
     keys = codec.sortable(columns)
     if bool(np.any(keys[:-1] > keys[1:])) or (last is not None and last > keys[0]):
         raise InternalError(
-            f"Spark sorted the key of type {', '.join(map(str, codec.types))} in another order "
-            "than the master table's; use MasterTable.build, and please report this"
+            f"Spark's sort order of the key type {', '.join(map(str, codec.types))} differs from "
+            "the master table's; use MasterTable.build, and please report this"
         )
     return keys[-1]
 
 
 def _remove_all_but(store: LocalStore, token: str, infos: Sequence[SegmentInfo]) -> None:
-    """Attempts that failed, or came second, left segments behind."""
+    """Remove segments of failed and speculative task attempts."""
     wanted = {name for info in infos for name in (info.name, info.index)}
     for name in store.list("segments"):
         if name.startswith(f"{token}.") and name not in wanted:

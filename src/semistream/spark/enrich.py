@@ -1,4 +1,4 @@
-"""``ss.enrich``: a DataFrame in, the same DataFrame with columns of master tables out."""
+"""``ss.enrich``: adds columns of master tables to a DataFrame."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Master = PageSource | str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Lookup:
-    """One master table of a star; see :func:`enrich` for what the fields mean."""
+    """One master table of a star join; the fields are the parameters of :func:`enrich`."""
 
     master: Master
     on: On
@@ -48,16 +48,16 @@ def enrich(
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a master table that need not fit into memory.
 
-    Lazy, like every transformation: nothing is read but schemas. Works with
-    ``orders.transform(ss.enrich, master, on="product_id")``, too.
+    Lazy, like every transformation: only schemas are read. Also works as
+    ``orders.transform(ss.enrich, master, on="product_id")``.
 
     Parameters
     ----------
     df
         The stream: any DataFrame.
     master
-        A master table or its path; or a list of :class:`Lookup`, whose tables are joined one
-        after the other in one crossing into Python.
+        A master table or its path; or a list of :class:`Lookup`, whose tables are joined in
+        order with one transfer of the rows to Python.
     on
         The key: a column name, a list of names, or ``{"stream column": "master column"}``.
     how
@@ -69,11 +69,11 @@ def enrich(
     using
         ``"auto"``, the name of a join, or a join.
 
-    A micro-batch of a streaming query sees one version of the master table, the newest when it
-    began, however often it is run again. A batch query sees the version that was the newest when
-    ``enrich`` was called. A master table that was opened at an explicit version stays there. The
-    driver keeps these versions from being vacuumed until it ends: of each table the two newest
-    that batch queries were written for, and all that were opened explicitly.
+    A micro-batch of a streaming query reads one version of the master table: the newest when it
+    first started. A replay reads the same version. A batch query reads the version that was the
+    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
+    The driver protects these versions from vacuum until it exits: for each table the two newest
+    that batch queries use, and all that were opened explicitly.
     """
     lookups = _lookups(master, on, how, select, using)
     budget = _budget(memory, using)
@@ -111,7 +111,7 @@ def _lookups(
     if isinstance(master, (list, tuple)):
         if on is not None or how is not None or select is not None:
             raise ConfigError(
-                "on, how and select belong into each ss.Lookup when a list of look-ups is given"
+                "on, how and select are fields of each ss.Lookup when a list of look-ups is given"
             )
         if not master or not all(isinstance(item, Lookup) for item in master):
             raise ConfigError(f"master={master!r}: give a master table, or a list of ss.Lookup")
@@ -130,7 +130,7 @@ def _budget(memory: int | str | None, using: str | Join) -> int:
 
 
 def join_named(using: str | Join) -> Join:
-    """The join that ``using`` means: a name, ``"auto"``, or a join as it is."""
+    """Resolve ``using``: a name, ``"auto"``, or a join, which is returned unchanged."""
     return using if isinstance(using, Join) else join(using)
 
 
@@ -149,7 +149,7 @@ def bound_lookup(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLooku
 
 
 def _held(lookup: BoundLookup, df: DataFrame) -> BoundLookup:
-    """Keep the version from being vacuumed, unless every micro-batch pins its own."""
+    """Protect the version from vacuum, unless every micro-batch pins its own."""
     if lookup.path is None:
         return lookup
     if lookup.follow and (df.isStreaming or in_foreach_batch(df.sparkSession)):
@@ -159,12 +159,12 @@ def _held(lookup: BoundLookup, df: DataFrame) -> BoundLookup:
 
 
 def task_slots(session: Any) -> int | None:
-    """How many tasks an executor runs at once; None where the settings do not say."""
+    """How many tasks an executor runs at once; None if the configuration does not define it."""
 
     def setting(name: str) -> str | None:
         try:
             value = session.conf.get(name, None)
-        except Exception:  # Connect refuses settings that it does not know
+        except Exception:  # Spark Connect raises for unknown settings
             return None
         return None if value is None else str(value)
 

@@ -1,7 +1,7 @@
-"""Errors of the workers, as the errors they are.
+"""Restores the semistream errors that tasks raise.
 
-What a task raises reaches the driver as the text of a traceback inside a Java exception. Where
-the driver waits for the result, the text becomes the error again.
+An exception in a task reaches the driver as the text of a traceback inside a Java exception. Where
+the driver waits for the result, the original exception is rebuilt from that text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LINE = re.compile(r"^semistream\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 @contextlib.contextmanager
 def reraise_semistream_errors() -> Iterator[None]:
-    """Raise the semistream error that made a Spark job fail, instead of Spark's wrapping of it."""
+    """Raise the semistream error that failed a Spark job, instead of Spark's wrapper."""
     try:
         yield
     except PySparkException as error:
@@ -30,7 +30,7 @@ def reraise_semistream_errors() -> Iterator[None]:
 
 
 def original(text: str) -> errors.SemistreamError | None:
-    """The last semistream error that a traceback speaks of."""
+    """The last semistream error in the text of a traceback; None if there is none."""
     matches = _LINE.findall(text)
     if not matches:
         return None

@@ -1,4 +1,4 @@
-"""Exactly once from ``foreachBatch``, for streams that are enriched by Spark's own plan."""
+"""Exactly-once writes from ``foreachBatch``, for streams that Spark's own plan enriches."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from semistream.spark.batch_version import QUERY
 from semistream.spark.errors import reraise_semistream_errors
 
 _MESSAGE = "partition int, rows long, nbytes long, place string, schema binary"
-_RUN = "spark.jobGroup.id"  # Spark makes a run's id its job group
-_REMEMBERED = 1000  # sinks of all runs of this process
+_RUN = "spark.jobGroup.id"  # Spark uses the run id as the job group
+_REMEMBERED = 1000  # (run, sink) pairs of this process whose last batch is kept
 Part = Callable[[DataFrame], DataFrame]
 
 
 class ForeachBatch:
-    """A function for ``foreachBatch`` that sends parts of each micro-batch to warehouses.
+    """A function for ``foreachBatch`` that writes parts of each micro-batch to warehouses.
 
-    Each warehouse takes its part once, however often Spark runs the batch; a batch that died
-    between two of them is completed when it is run again. Every route has entries of its own in
-    the ledgers, also where two of them lead to the same place.
+    Each warehouse receives its part exactly once, however often Spark runs the batch. A batch that
+    failed between two warehouses is completed by its replay. Every route has its own ledger
+    entries, even if two routes write to the same place.
     """
 
     def __init__(self, *routes: tuple[Sink, Part], name: str | None = None) -> None:
@@ -37,7 +37,7 @@ class ForeachBatch:
         context = df.sparkSession.sparkContext
         query = context.getLocalProperty(QUERY)
         if query is None:
-            raise ConfigError("this is a function for writeStream.foreachBatch")
+            raise ConfigError("pass this function to writeStream.foreachBatch; do not call it")
         run = context.getLocalProperty(_RUN)
         several = len(self._routes) > 1
         if several:
@@ -63,15 +63,15 @@ class ForeachBatch:
 
 
 def _key(query: str, name: str | None, number: int) -> str:
-    """What a route is called in a ledger; the first one without a name is the query itself."""
+    """The ledger key of a route; the first route without a name uses the query id."""
     return "-".join([query, *([name] if name else []), *([str(number)] if number else [])])
 
 
 class _Done:
-    """What the runs of this process have committed last, to find two sinks that share a ledger.
+    """The last batch that each run committed, to detect two sinks with the same ledger key.
 
-    A run of a query never repeats a batch: whoever comes twice with the same batch is two, and
-    the rows of the second would pass for those of the first.
+    A run of a query never repeats a batch. If the same batch comes twice within a run, two sinks
+    share a key, and the second one's rows would be skipped as already written.
     """
 
     def __init__(self) -> None:
@@ -79,12 +79,12 @@ class _Done:
 
     def refuse_again(self, run: str | None, batch: Batch, sink: Sink) -> None:
         if run is None:
-            return  # it cannot be told from the run before, which may have committed this batch
+            return  # without a run id, this may be a replay after an earlier run's commit
         if self._batches.get((run, batch.query, sink.place)) == batch.number:
             raise ConfigError(
                 f"two sinks of one foreachBatch function write batch {batch.number} to "
-                f"{sink.place}, and the second would find it written already; name them apart: "
-                'PostgresSink(url, table, route="late orders")'
+                f"{sink.place}, so the second would be skipped as already written; give each a "
+                'route: PostgresSink(url, table, route="late orders")'
             )
 
     def add(self, run: str | None, batch: Batch, sink: Sink) -> None:
@@ -99,23 +99,23 @@ _done = _Done()
 
 
 class PostgresSink(ForeachBatch):
-    """Writes each micro-batch to a table of PostgreSQL, once.
+    """Writes each micro-batch to a PostgreSQL table exactly once.
 
     ``enriched.writeStream.foreachBatch(ss.PostgresSink(url, "facts")).start()``. The tasks copy
-    their rows in parallel; one transaction then makes them visible and enters (query, batch)
-    into a ledger, so that a batch which Spark runs again adds nothing.
+    their rows in parallel; one transaction then makes them visible and inserts (query, batch)
+    into a ledger, so that a replayed batch adds nothing.
 
     Parameters
     ----------
     url
         ``postgresql://user:password@host/database``.
     table, schema
-        Where the rows go; any name is quoted. The table is made if it is not there.
+        The target table; names are quoted. The table is created if it does not exist.
     patience
-        Seconds to wait for a server that is away, or for a lock that another connection holds.
+        Seconds to wait for an unreachable server, or for a lock that another connection holds.
     route
-        A name of its own in the ledger, for a function that calls several sinks of one table.
-        It must stay the same from start to start.
+        A distinct ledger key, for a function that calls several sinks of one table. It must not
+        change between restarts.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class PostgresSink(ForeachBatch):
 
 
 class _Stage:
-    """What a task does."""
+    """The task: stages its rows."""
 
     def __init__(self, sink: Sink, batch: Batch) -> None:
         self._sink = sink

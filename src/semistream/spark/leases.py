@@ -1,18 +1,18 @@
 """How the Python workers of one executor share one budget.
 
-Spark starts as many Python workers as it likes, keeps idle ones around, and hands tasks to any of
-them. So the budget cannot be divided once and for all: it is a ledger, a folder on the executor's
-own disk with one file per worker that says how many bytes the worker holds::
+Spark starts any number of Python workers, keeps idle ones alive, and sends tasks to any of them.
+So the budget cannot be divided once: a ledger on the executor's local disk, a folder with one file
+per worker, records how many bytes each worker holds::
 
     <local dir>/semistream/<budget>/lock          held while the ledger is read and written
                                     <pid>.worker  the format's version, and the bytes held;
                                                   locked by its worker while it lives
     <local dir>/semistream/<pid>.ask              a pipe on which others ask that worker for room
 
-The operating system drops a dead worker's lock, however it died, and with it what it held. A
-worker takes the fair share, ``budget // workers``. If that is not free, because workers came
-earlier and took more, they are asked to give theirs up, which they do as soon as they are idle.
-The sum of the ledger never exceeds the budget.
+When a worker dies for any reason, the operating system drops its lock, and its share is freed. A
+worker takes the fair share, ``budget // workers``. If earlier workers took more and that is not
+free, it asks them to release theirs, which they do as soon as they are idle. The sum of the ledger
+never exceeds the budget.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 from semistream.errors import BudgetError, ConfigError
 from semistream.memory import format_size
 
-PATIENCE = 60.0  # seconds to wait for room before making do with what is free
+PATIENCE = 60.0  # seconds to wait for the fair share before taking what is free
 _POLL = 0.01
 _FORMAT = b"semistream-share 1"
 _ENTRY = len(_FORMAT) + 21  # the format, a blank, and as many digits as 64 bits can take
@@ -36,8 +36,8 @@ _ENTRY = len(_FORMAT) + 21  # the format, a blank, and as many digits as 64 bits
 class Ledger:
     """One worker's view of one budget.
 
-    ``slots``: how many workers the executor is expected to run at once, so that the first one
-    leaves room for the others.
+    ``slots`` is the number of workers that the executor is expected to run at once, so that the
+    first one leaves room for the others.
     """
 
     def __init__(self, folder: Path, budget: int, slots: int) -> None:
@@ -53,12 +53,12 @@ class Ledger:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
 
     def fair_share(self) -> int:
-        """What this worker may hold if all take the same."""
+        """The bytes of this worker if all workers take equal shares."""
         with self._locked():
             return self._fair(self._others())
 
     def acquire(self, patience: float = PATIENCE) -> int:
-        """Take the fair share; the bytes that were taken."""
+        """Take the fair share. Returns the bytes that were taken."""
         deadline = time.monotonic() + patience
         while True:
             with self._locked():
@@ -81,7 +81,7 @@ class Ledger:
             time.sleep(_POLL)
 
     def release(self) -> None:
-        """Hold nothing any more, and stay among the workers that count."""
+        """Free the bytes; the worker still counts for the fair share."""
         with self._locked():
             self._write(0)
 
@@ -91,7 +91,7 @@ class Ledger:
             with self._locked():
                 self._own.unlink(missing_ok=True)
         finally:
-            os.close(self._descriptor)  # and with it the lock that keeps its bytes
+            os.close(self._descriptor)  # also releases the lock, and so the bytes
             self.held = 0
 
     def _fair(self, others: dict[int, int]) -> int:
@@ -102,7 +102,7 @@ class Ledger:
         self.held = nbytes
 
     def _others(self) -> dict[int, int]:
-        """Bytes held by every other living worker; the files of the dead are removed."""
+        """Bytes held by every other live worker; files of dead workers are removed."""
         held = {}
         for path in self.folder.glob("*.worker"):
             if path == self._own:
@@ -131,19 +131,19 @@ class Ledger:
 
 
 def _parse(path: Path, entry: bytes) -> int:
-    """The bytes that a worker holds: none before it has written anything."""
+    """The bytes that a worker holds; 0 before its first write."""
     form, _, nbytes = entry.rstrip().rpartition(b" ")
     if entry and (form != _FORMAT or not nbytes.isdigit()):
         raise ConfigError(
-            f"{path} is not written by this release of semistream: {entry!r}; use the same one in "
-            "all Python workers of an executor"
+            f"{path} was written by another release of semistream: {entry!r}; use the same release "
+            "in all Python workers of an executor"
         )
     return int(nbytes or 0)
 
 
 def ask(folder: Path, pid: int) -> None:
-    """Ask a worker of this executor to give up what it holds of a budget, when it can."""
-    with contextlib.suppress(OSError):  # it died, or has more than enough requests already
+    """Ask a worker of this executor to release its share of a budget when it is idle."""
+    with contextlib.suppress(OSError):  # it died, or its pipe is full of requests
         descriptor = os.open(pipe_of(folder.parent, pid), os.O_WRONLY | os.O_NONBLOCK)
         try:
             os.write(descriptor, folder.name.encode() + b"\n")
@@ -156,7 +156,7 @@ def pipe_of(root: Path, pid: int) -> Path:
 
 
 def open_pipe(root: Path) -> int:
-    """This worker's pipe, for reading. Also open for writing, so that it never ends."""
+    """This worker's pipe, for reading. Also open for writing, so that reads never return EOF."""
     root.mkdir(parents=True, exist_ok=True)
     path = pipe_of(root, os.getpid())
     path.unlink(missing_ok=True)
@@ -165,11 +165,11 @@ def open_pipe(root: Path) -> int:
 
 
 def executor_folder() -> Path:
-    """A folder that all workers of this executor share, and no others."""
+    """A folder that only the workers of this executor share."""
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0]
     if local and os.path.isdir(local):
         return Path(local) / "semistream"
     import tempfile
 
-    # Without Spark's own folder, workers that one daemon forked belong together.
+    # Without Spark's local folder, workers forked by the same daemon share one.
     return Path(tempfile.gettempdir()) / f"semistream-{os.getuid()}-{os.getppid()}"

@@ -1,4 +1,4 @@
-"""Watching enriched queries: Spark's progress and the runs' counters in one record per batch."""
+"""Metrics of enriched queries: Spark's progress and the runs' counters in one record per batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _KEPT = 1000
 
 
 class Metrics:
-    """Gathers a record per micro-batch of every enriched query of a session.
+    """Collects a record per micro-batch of every enriched query of a session.
 
     >>> with Metrics(spark, json_lines="metrics.jsonl", prometheus_port=9400):  # doctest: +SKIP
     ...     query.awaitTermination()
@@ -31,11 +31,11 @@ class Metrics:
     Parameters
     ----------
     session
-        A session that is not a Spark Connect client: those have no accumulators.
+        A classic session. Spark Connect clients have no accumulators.
     json_lines
-        A file that gets one line of JSON per micro-batch.
+        A file to which one line of JSON per micro-batch is appended.
     prometheus_port
-        Serve the newest figures on ``http://127.0.0.1:<port>/metrics``; 0 takes any free port,
+        Serve the newest figures on ``http://127.0.0.1:<port>/metrics``; 0 picks a free port,
         see :attr:`url`.
     """
 
@@ -61,7 +61,7 @@ class Metrics:
 
     @property
     def url(self) -> str | None:
-        """Where Prometheus finds the figures."""
+        """The URL that Prometheus scrapes."""
         return self._endpoint.url if self._endpoint else None
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ class Metrics:
         """Called by the listener after each micro-batch."""
         counted = collect(self._session.sparkContext, str(progress.id), progress.batchId)
         if counted is None:
-            return  # nothing to join in this batch, or not an enriched query
+            return  # no rows to join in this batch, or not an enriched query
         record = batch_record(progress, counted)
         with self._lock:
             self.records.append(record)
@@ -120,7 +120,7 @@ class _Listener(StreamingQueryListener):
         self._metrics = metrics
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing to show before the first batch."""
+        """Nothing to record before the first batch."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._metrics.progressed(event.progress)
@@ -133,7 +133,7 @@ class _Listener(StreamingQueryListener):
 
 
 def batch_record(progress: Any, counted: dict[str, Any]) -> dict[str, Any]:
-    """One micro-batch, ready for JSON."""
+    """The record of one micro-batch, JSON-serializable."""
     seconds = progress.batchDuration / 1000
     return {
         "time": progress.timestamp,
@@ -170,7 +170,7 @@ def _lookup_record(lookup: dict[str, Any]) -> dict[str, Any]:
 
 
 def version_age(path: str, version: int) -> float | None:
-    """Seconds since this version of a table was published; None where nobody can tell."""
+    """Seconds since this version of a table was published; None if it is unknown."""
     try:
         created = manifests.read_manifest(LocalStore(path), version).created
     except (SemistreamError, OSError):

@@ -1,8 +1,8 @@
-"""What the runs of all tasks counted, by micro-batch, gathered on the driver.
+"""The counters of all tasks' runs, aggregated by micro-batch on the driver.
 
-A task adds what its runs counted to an accumulator when it ends, so a failed attempt counts
-nothing. The driver folds the tasks of a (query, batch) together; :mod:`semistream.spark.listener`
-puts Spark's own progress beside it.
+A task adds the counters of its runs to an accumulator when it ends, so a failed attempt adds
+nothing. The driver sums the tasks of each (query, batch); :mod:`semistream.spark.listener`
+combines the result with Spark's own progress.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from semistream.spark.batch_version import MicroBatch
 Key: TypeAlias = tuple[str, int | None]
 Totals: TypeAlias = dict[Key, dict[str, Any]]
 
-MOST_KEPT = 1000  # micro-batches that nobody asked about
+MOST_KEPT = 1000  # uncollected micro-batches
 _hubs: dict[str, Accumulator[Totals]] = {}
 
 
 class FoldTotals(AccumulatorParam[Totals]):
-    """Adds up records of the same key; forgets the oldest when nobody collects them."""
+    """Adds up records of the same key; drops the oldest if they are not collected."""
 
     def zero(self, value: Totals) -> Totals:
         return {}
@@ -40,7 +40,7 @@ class FoldTotals(AccumulatorParam[Totals]):
 
 
 def fold(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Two records as one. Counters add up; what a worker holds is taken from its last task."""
+    """Merge two records. Counters add up; a worker's memory is taken from its last task."""
     lookups = [dict(lookup) for lookup in one["lookups"]]
     for lookup in other["lookups"]:
         same = [mine for mine in lookups if mine["lookup"] == lookup["lookup"]]
@@ -62,7 +62,7 @@ def fold(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 class TaskMetrics:
-    """The way of a task's record to the driver."""
+    """Sends a task's record to the driver."""
 
     def __init__(self, accumulator: Accumulator[Totals]) -> None:
         self._accumulator = accumulator
@@ -72,7 +72,7 @@ class TaskMetrics:
 
 
 class Report:
-    """What one task did to its runs: their counters at its end less those at its beginning."""
+    """The counters of one task: its runs' counters at the end minus those at the start."""
 
     def __init__(self, batch: MicroBatch | None, enrichment: str, lookups: Sequence[str]) -> None:
         self._key: Key = (enrichment, None) if batch is None else (batch.query, batch.batch)
@@ -104,7 +104,7 @@ class Report:
 
 
 def task_metrics(session: Any) -> TaskMetrics | None:
-    """None under Spark Connect, where a client cannot have accumulators."""
+    """None under Spark Connect, whose clients have no accumulators."""
     context = getattr(session, "_sc", None)
     return TaskMetrics(hub(context)) if isinstance(context, SparkContext) else None
 
@@ -119,5 +119,5 @@ def hub(context: SparkContext) -> Accumulator[Totals]:
 
 
 def collect(context: SparkContext, query: str, batch: int | None) -> dict[str, Any] | None:
-    """Take the record of a batch out of the accumulator."""
+    """Remove the record of a batch from the accumulator and return it."""
     return hub(context).value.pop((query, batch), None)

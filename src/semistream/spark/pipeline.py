@@ -1,4 +1,4 @@
-"""A pipeline at work: the YAML file's parts as DataFrames and one streaming query."""
+"""Runs a pipeline: turns the YAML file's parts into DataFrames and one streaming query."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
 
 
 def open_session(pipeline: Pipeline) -> SparkSession:
-    """A session with the pipeline's settings; an environment that has one decides the master."""
+    """A session with the pipeline's settings; the environment's Spark master takes precedence."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
@@ -58,14 +58,14 @@ def open_session(pipeline: Pipeline) -> SparkSession:
 
 
 def _no_session(error: Exception, packages: Any) -> str:
-    said = str(error).strip().splitlines() or [type(error).__name__]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
     hint = (
-        f"; perhaps your Maven repository does not have {packages}: name another release with "
+        f"; perhaps your Maven repository does not have {packages}: set another release with "
         "packages, or jars with spark.jars under spark"
         if packages
-        else "; is there a Java 17, and do the settings under spark fit?"
+        else "; check that Java 17 is installed, and the settings under spark"
     )
-    return f"Spark does not start: {said[0]}{hint}"
+    return f"Spark does not start: {lines[0]}{hint}"
 
 
 def start(
@@ -83,14 +83,16 @@ def start(
 def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
     lookups = [
         Lookup(master, one.on, one.how, one.select)
-        for one, master in zip(pipeline.lookups, masters, strict=False)  # then come the steps'
+        for one, master in zip(
+            pipeline.lookups, masters, strict=False
+        )  # followed by those of the steps
     ]
     granted = grants(pipeline, masters)
     join: dict[str, Any] = {"memory": granted.lookups, "using": pipeline.using}
     sink = pipeline.sink
     dead = pipeline.dead_letter
     if dead is not None:
-        # Steps see only rows that matched; what they leave out is not unmatched.
+        # Steps receive only matched rows; rows that they drop are not dead letters.
         rows = steps.with_reason(df, lookups, **join)
         return rows.writeStream.foreachBatch(
             ForeachBatch(
@@ -118,7 +120,7 @@ def _place(pipeline: Pipeline) -> dict[str, Any]:
 
 
 def apply(pipeline: Pipeline, granted: Grants, df: DataFrame) -> DataFrame:
-    """The steps one after the other."""
+    """Apply the steps in order."""
     for number, step in enumerate(pipeline.steps):
         join: dict[str, Any] = {"memory": granted.steps.get(number), "using": pipeline.using}
         if step.compute is not None:
@@ -172,7 +174,7 @@ def _read(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def _messages(df: DataFrame, source: Source, columns: str | None) -> DataFrame:
-    """The value of each message as columns, and what else of the message is kept."""
+    """The value of each message as columns, and the other message fields that are kept."""
     text = f.col("value").cast("string")
     keep = [
         f.col(name).cast("string").alias(name) if name == "key" else f.col(name)

@@ -17,7 +17,7 @@ _PER_BATCH = {
 _PER_LOOKUP = {
     "hit_rate": "Share of the last micro-batch's tuples that the front stage served",
     "match_rate": "Share of the last micro-batch's tuples that had a match",
-    "version": "Version of the master table that the last micro-batch met",
+    "version": "Version of the master table that the last micro-batch read",
     "age_seconds": "Seconds since that version was published",
 }
 
@@ -39,7 +39,7 @@ class Endpoint:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Scrapes are not news."""
+                """Do not log scrapes."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self._server.daemon_threads = True
@@ -78,7 +78,7 @@ def exposition(latest: Iterable[dict[str, Any]], totals: dict[tuple[str, str, st
             labels = _labels(query=query, master=master)
             by_counter.setdefault(counter, []).append((labels, count))
     for counter, counts in sorted(by_counter.items()):
-        about = f"{counter.replace('_', ' ')} since the metrics began"
+        about = f"{counter.replace('_', ' ')} since the metrics started"
         lines += _family(f"semistream_{counter}_total", "counter", about, counts)
     return "\n".join(lines) + "\n"
 

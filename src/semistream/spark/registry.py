@@ -1,13 +1,12 @@
 """The runs that this Python worker keeps warm between tasks.
 
-A run is checked out for one task and given back when that task has drained it, so it is empty
-between tasks and holds nothing but master rows. A task that fails, or whose reader went away,
-gives nothing back: its run is closed, and the next task opens a new one. Losing a run costs
-warmth, never rows.
+A run is checked out for one task and returned when that task has drained it, so between tasks it
+holds only master rows. If a task fails, or its consumer stops reading, its run is closed and the
+next task opens a new one. Losing a run loses cached rows, never stream rows.
 
-A thread of the worker closes runs that other workers ask for, and runs that nobody used for a
-minute: that is how long Spark keeps idle workers itself. No error ends it: it logs the first one,
-and goes on.
+A thread of the worker closes runs whose memory other workers request, and runs that were idle for
+a minute, which is how long Spark keeps idle workers. The thread survives errors: it logs the first
+one and continues.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from semistream.spark.leases import Ledger, executor_folder, open_pipe
 
 _LOG = logging.getLogger(__name__)
 IDLE_SECONDS = 60.0
-_PAUSE = 0.1  # seconds after an error, so that one that persists does not take a core
-_GROWTH = 2  # a run is opened anew when its fair share has grown to this many times what it has
+_PAUSE = 0.1  # seconds after an error, so that a persistent one does not busy-loop
+_GROWTH = 2  # a run is reopened when its fair share is this many times its present share
 
 
 class Closeable(Protocol):
@@ -48,7 +47,7 @@ class _Entry(Generic[C]):
 
 
 class Registry:
-    """What one worker process keeps, by name of the budget."""
+    """The runs of one worker process, by name of the budget."""
 
     def __init__(self, root: Path | None = None) -> None:
         self._root = root
@@ -61,7 +60,7 @@ class Registry:
     def checkout(
         self, name: str, budget: int, slots: int, make: Callable[[int], C]
     ) -> Iterator[tuple[C, bool]]:
-        """The warm run of this name, or a new one from ``make(bytes)``; and whether it is warm."""
+        """Yields the warm run of this name or a new ``make(bytes)``, and whether it is warm."""
         entry = self._take(name, budget, slots)
         try:
             held = entry.ledger.held
@@ -72,7 +71,7 @@ class Registry:
                 entry.runs = make(entry.ledger.acquire())
             yield entry.runs, warm
         except BaseException:
-            with self._enduring():  # what the task raised says more
+            with self._enduring():  # keep the task's own exception
                 self._close(entry)
             raise
         finally:
@@ -89,7 +88,7 @@ class Registry:
             return {name: entry.ledger.held for name, entry in self._entries.items()}
 
     def close(self) -> None:
-        """Give everything up that no task is using."""
+        """Close all runs that no task is using."""
         self._give_up(lambda name, entry: True)
 
     def _take(self, name: str, budget: int, slots: int) -> _Entry[Any]:
@@ -166,10 +165,10 @@ class Registry:
             self._complain()
 
     def _complain(self) -> None:
-        """Log the first error; one that comes again and again would fill the executor's log."""
+        """Log the first error only; a repeated one would fill the executor's log."""
         if not self._complained:
             self._complained = True
-            _LOG.warning("idle runs cannot be given up as they should", exc_info=True)
+            _LOG.warning("idle runs cannot be released", exc_info=True)
 
 
 REGISTRY = Registry()

@@ -1,7 +1,6 @@
-"""Schemas between Spark and Arrow: what passes, what is refused, and how output is brought home.
+"""Schema conversion between Spark and Arrow, and the cast of output rows to Spark's types.
 
-Everything is decided on the driver, before a query starts: a column that cannot make the way is
-refused there by its name.
+All checks run on the driver before a query starts: the error names the unsupported column.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _WIDER = {
 
 
 def stream_schema(schema: StructType, session: SparkSession) -> pa.Schema:
-    """The Arrow schema in which Spark will hand these columns over."""
+    """The Arrow schema in which Spark passes these columns to Python."""
     zone = str(session.conf.get("spark.sql.session.timeZone"))
     setting = session.conf.get("spark.sql.execution.arrow.useLargeVarTypes", "false")
     return pa.schema([_to_arrow(field, zone, setting == "true") for field in schema])
@@ -52,7 +51,7 @@ def _to_arrow(field: StructField, zone: str, large: bool) -> pa.Field:
     if unfit is not None:
         raise SchemaError(
             f"the stream's column {field.name!r} is {field.dataType.simpleString()}, and {unfit} "
-            "cannot be handed to Python; cast or drop it before enrich"
+            "cannot be passed to Python; cast or drop it before enrich"
         )
     try:
         kind = to_arrow_type(
@@ -64,13 +63,13 @@ def _to_arrow(field: StructField, zone: str, large: bool) -> pa.Field:
     except PySparkException as error:
         raise SchemaError(
             f"the stream's column {field.name!r} of type {field.dataType.simpleString()} cannot "
-            f"be handed to Python: {error}; cast or drop it before enrich"
+            f"be passed to Python: {error}; cast or drop it before enrich"
         ) from error
     return pa.field(field.name, kind, field.nullable)
 
 
 def _unfit(kind: DataType) -> str | None:
-    """The part of a type that mapInArrow does not take or does not give back, if there is one."""
+    """The part of a type that mapInArrow does not support; None if there is none."""
     if isinstance(kind, (YearMonthIntervalType, CalendarIntervalType, UserDefinedType)):
         return str(kind.simpleString())
     inner: Sequence[DataType] = ()
@@ -84,7 +83,7 @@ def _unfit(kind: DataType) -> str | None:
 
 
 def refuse_collated_keys(schema: StructType, keys: Sequence[str]) -> None:
-    """A key is compared by its bytes; a collation that sees it otherwise would be ignored."""
+    """Keys are compared by their bytes, so a collation on a key would be ignored."""
     for name in keys:
         for field in schema:
             kind = field.dataType
@@ -100,7 +99,7 @@ def refuse_collated_keys(schema: StructType, keys: Sequence[str]) -> None:
 
 
 def master_field(field: pa.Field) -> StructField:
-    """A master column as a column of Spark; refused by name if Spark has no such type."""
+    """The Spark field of a master column; raises SchemaError if Spark has no such type."""
     try:
         kind = from_arrow_type(spark_arrow_type(field.type))
     except (PySparkException, TypeError) as error:
@@ -112,7 +111,7 @@ def master_field(field: pa.Field) -> StructField:
 
 
 def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type by which Spark knows values of this type; TypeError if there is none."""
+    """The Arrow type that Spark uses for values of this type; TypeError if there is none."""
     types = pa.types
     if kind in _WIDER:
         return _WIDER[kind]
@@ -146,8 +145,8 @@ def output_schemas(
 ) -> tuple[StructType, pa.Schema]:
     """The Spark schema and the Arrow schema of the output rows.
 
-    The stream's columns keep their Spark types to the letter (a collation, a user's metadata),
-    which no Arrow type remembers.
+    The stream's columns keep their exact Spark types, including collations and metadata, which
+    Arrow types do not carry.
     """
     added = [joined.field(i) for i in range(len(arrow), len(joined))]
     fields = [master_field(field) for field in added]
@@ -156,11 +155,11 @@ def output_schemas(
 
 
 def to_spark_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch in the columns and types that Spark expects; as it is, if it has them.
+    """Select and cast a batch's columns to the schema that Spark expects, if it differs.
 
-    Spark takes columns by their place. A newer version of the master table may have them in
-    another order, or more of them. One that lacks a column is refused, and so is a column in a
-    type that cannot hold the values as they were promised.
+    Spark takes columns by position. A newer version of the master table may have more columns, or
+    another order. Raises SchemaError if a column is missing, or its new type does not cast to the
+    expected one without loss.
     """
     if batch.schema.names != schema.names:
         missing = [name for name in schema.names if name not in batch.schema.names]
@@ -184,7 +183,7 @@ def to_spark_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _cast(column: Any, field: pa.Field) -> Any:
-    """Exactly, or not at all: the same in Spark's type, or the same number in another one."""
+    """Lossless casts only: to Spark's type, or between types of one kind."""
     found, wanted = column.type, field.type
     try:
         alike = _kind(found) is not None and _kind(found) == _kind(wanted)
@@ -200,7 +199,7 @@ def _cast(column: Any, field: pa.Field) -> Any:
 
 
 def _kind(kind: pa.DataType) -> str | None:
-    """Types of one kind are cast to each other, value by value, with a check."""
+    """Types of one kind are cast to each other with a check of every value."""
     types = pa.types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "number"
@@ -212,7 +211,7 @@ def _kind(kind: pa.DataType) -> str | None:
 
 
 def _same_to_spark(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Spark keeps instants, not zones; and takes text of either width."""
+    """Spark ignores the zone of a timestamp, and accepts text with 32-bit or 64-bit offsets."""
     types = pa.types
     if types.is_timestamp(found) and types.is_timestamp(wanted):
         return bool(found.unit == wanted.unit and (found.tz is None) == (wanted.tz is None))

@@ -1,11 +1,10 @@
-"""``format("semistream")``: joined and written in one crossing into Python, exactly once.
+"""``format("semistream")``: joins and writes in one transfer to Python, exactly once.
 
     Spark -> Arrow -> runs of the look-ups -> staged files or tables      (every task)
     messages of all tasks -> one commit per (query, batch)                (the driver)
 
-The rows never go back into the JVM. What makes a batch appear once is the sink's business
-(:mod:`semistream.sinks`); Spark's part is to say which batch it is, and to run it again until it
-was committed.
+The rows never return to the JVM. The sink (:mod:`semistream.sinks`) makes a batch appear exactly
+once; Spark identifies the batch and runs it until it is committed.
 """
 
 from __future__ import annotations
@@ -45,11 +44,11 @@ FORMAT = "semistream"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("semistream")`` known to a session; again does no harm.
+    """Register ``format("semistream")`` with a session; idempotent.
 
-    So is ``format("semistream-workload")``, the stream of :mod:`semistream.workload`.
+    Also registers ``format("semistream-workload")``, the stream of :mod:`semistream.workload`.
     """
-    # A class of its own takes along what only a session knows: its accumulator, its task slots.
+    # A class per session carries the session's accumulator and task slots.
     kind = type(
         "RegisteredWarehouse",
         (WarehouseSource,),
@@ -75,14 +74,14 @@ def to_warehouse(
     df
         A streaming DataFrame.
     lookups
-        One :class:`Lookup` or several, joined one after the other; none only writes.
+        One :class:`Lookup` or several, joined in order. An empty list writes without joining.
     output
         ``parquet`` or ``delta`` (with ``path=``), or ``postgresql`` (``url=``, ``table=``,
         optionally ``schema=``).
     memory, using
         As in :func:`semistream.enrich`.
 
-    Everything is checked now: tables, columns and the place to write to. Set the trigger and the
+    Tables, columns and the target are checked immediately. Set the trigger and the
     ``checkpointLocation`` on the writer, and start it.
     """
     from semistream.spark.schema import stream_schema
@@ -100,9 +99,10 @@ def to_warehouse(
 def bind(
     plan: SinkPlan, incoming: pa.Schema, batch: MicroBatch | None = None
 ) -> tuple[list[BoundLookup], pa.Schema]:
-    """The look-ups as they travel to workers, and the schema of what is written.
+    """The look-ups as sent to workers, and the schema of the rows to write.
 
-    In a batch, the tables are those that are pinned to it; a newer one may have other columns.
+    Within a batch, tables are opened at the batch's pinned versions; newer ones may have other
+    columns.
     """
     schema, bound = incoming, []
     for described in plan.lookups:
@@ -112,7 +112,7 @@ def bind(
         binding.bind(schema)
         assert binding.schema is not None
         for field in list(binding.schema)[len(schema) :]:
-            master_field(field)  # refuses by name what Spark could not read back
+            master_field(field)  # raises if Spark could not read it back
         schema = binding.schema
         chosen = choose(join_named(plan.using), source, lookup.how)
         bound.append(replace(bound_lookup(lookup, source, chosen), follow=follow))
@@ -124,7 +124,7 @@ def bind(
 
 
 def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]:
-    """The table of a look-up, and whether batches of the query move to newer versions of it."""
+    """The table of a look-up, and whether batches of the query follow its newest version."""
     path = lookup.master
     if batch is not None and isinstance(path, str) and (Path(path) / "manifests").is_dir():
         return MasterTable.open(path, pinned_version(path, batch)), True
@@ -138,14 +138,14 @@ def _refuse_collated_keys(plan: SinkPlan, schema: StructType) -> None:
 
 
 class Message(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The commit message of a task."""
 
     def __init__(self, staged: Staged) -> None:
         self.staged = staged
 
 
 class WarehouseSource(DataSource):
-    """The entry point for Spark, which makes one anew whenever it needs it."""
+    """The entry point for Spark, which creates a new instance whenever it needs one."""
 
     metrics: ClassVar[TaskMetrics | None] = None
     slots: ClassVar[int | None] = None
@@ -157,7 +157,7 @@ class WarehouseSource(DataSource):
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
         if overwrite:
             raise ConfigError(
-                "outputMode 'complete' cannot be written: a warehouse takes new rows; use 'append'"
+                "outputMode 'complete' is not supported: the sink only appends rows; use 'append'"
             )
         _refuse_collated_keys(plan_of(self.options), schema)
         return WarehouseWriter(dict(self.options), self.metrics, self.slots)
@@ -169,7 +169,7 @@ class WarehouseSource(DataSource):
 
 
 class WarehouseWriter(DataSourceStreamArrowWriter):
-    """``write`` runs in the workers; ``commit`` and ``abort`` beside the driver."""
+    """``write`` runs in the workers; ``commit`` and ``abort`` in a process of the driver."""
 
     def __init__(
         self, options: dict[str, str], metrics: TaskMetrics | None, slots: int | None
@@ -210,7 +210,7 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
             metrics=self.metrics,
         )
         for rows in task(batches):
-            # A run may know a column as non-null that another task's run does not.
+            # Nullability may differ between the runs of two tasks.
             yield (
                 pa.RecordBatch.from_arrays(rows.columns, schema=schema)
                 if (rows.schema != schema and rows.schema.types == schema.types)
@@ -224,8 +224,8 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         staged = [message.staged for message in messages if message is not None]
-        # A server that was away at the commit is away now, and Spark would show this error
-        # instead of that one. What stays behind is swept later.
+        # If the server was unreachable at the commit, it still is, and Spark would report this
+        # error instead of the first. A later commit removes what is left.
         with contextlib.suppress(SemistreamError):
             if staged:
                 self._sink().abort(staged, Batch(staged[0].batch.query, batchId))

@@ -1,10 +1,10 @@
-"""The warehouse sink's options: Spark knows only texts, so look-ups travel as JSON.
+"""The warehouse sink's options: Spark's options are strings, so look-ups are encoded as JSON.
 
-Reading them opens nothing. A task opens its look-ups; a commit, which needs none, must not fail
-because the database of one is down.
+Parsing them opens nothing. A task opens its look-ups; a commit, which needs none, must not fail
+because a look-up's database is down.
 
-URLs of databases have options of their own whose names contain ``url``, because those are the
-ones that Spark blacks out in its plans and logs.
+Database URLs are separate options whose names contain ``url``, because Spark redacts those in its
+plans and logs.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _PLACES = {
     "delta": ("path", "compression", "durable"),
     "postgresql": ("url", "table", "schema", "patience"),
 }
-# What Spark itself puts among the options of a stream writer.
+# Options that Spark itself adds to a stream writer.
 _SPARKS = ("checkpointlocation", "queryname", "path")
 _SQL = ("table", "key", "columns", "unique", "page_bytes")
 
 
 @dataclass(frozen=True)
 class DescribedLookup:
-    """A look-up as the options have it, not opened."""
+    """A look-up as parsed from the options, not opened."""
 
     on: On
     how: str
@@ -48,7 +48,7 @@ class DescribedLookup:
     url: str = ""
 
     def open(self) -> Lookup:
-        """With its table, if that is one that only its description names."""
+        """Open the table, if only its description was given."""
         master: Any = self.master
         if self.sql is not None:
             master = sql_master(self.url, self.sql)
@@ -59,7 +59,7 @@ class DescribedLookup:
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """The options, understood."""
+    """The parsed options."""
 
     lookups: tuple[DescribedLookup, ...]
     memory: int
@@ -68,7 +68,7 @@ class SinkPlan:
 
 
 def options_of(lookups: Sequence[Lookup], **options: Any) -> dict[str, str]:
-    """Look-ups and settings as texts; :func:`plan_of` reads them."""
+    """Encode look-ups and settings as strings; :func:`plan_of` parses them."""
     texts = {name: _text(value) for name, value in options.items() if value is not None}
     described = []
     for number, lookup in enumerate(lookups):
@@ -96,7 +96,7 @@ def _text(value: Any) -> str:
 
 
 def plan_of(options: Mapping[str, str]) -> SinkPlan:
-    """Check every option; names are without case, as everywhere in Spark."""
+    """Parse and check every option; names are case-insensitive, as everywhere in Spark."""
     given = {name.lower(): value for name, value in options.items()}
     output = given.get("output", "parquet").lower()
     if output not in OUTPUTS:
@@ -105,7 +105,7 @@ def plan_of(options: Mapping[str, str]) -> SinkPlan:
     unknown = [name for name in given if name not in known and not name.startswith("url.")]
     if unknown:
         raise ConfigError(
-            f"the sink has no option {unknown[0]!r}; with output={output!r} it has "
+            f"unknown option {unknown[0]!r}; valid options with output={output!r} are "
             + ", ".join([*_PLAIN, *_PLACES[output]])
         )
     using = given.get("using", "auto")
@@ -126,7 +126,7 @@ def plan_of(options: Mapping[str, str]) -> SinkPlan:
 
 def _flag(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise ConfigError(f"{name}={value!r}: say true or false")
+        raise ConfigError(f"{name}={value!r} is not a boolean; use true or false")
     return value.lower() == "true"
 
 
@@ -166,7 +166,7 @@ def _json_or_names(text: str | None, many: bool = False) -> Any:
 def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
     extra = set(item) - {"master", "version", "sql", "on", "how", "select"}
     if extra:
-        raise ConfigError(f"lookups: {sorted(extra)[0]!r} is no field of a look-up")
+        raise ConfigError(f"lookups: unknown field {sorted(extra)[0]!r}")
     how = item.get("how") or "inner"
     if how not in HOWS:
         raise ConfigError(f"how={how!r} is unknown; choose one of {', '.join(HOWS)}")
@@ -189,7 +189,7 @@ _sql_masters: dict[str, Any] = {}
 
 
 def sql_master(url: str, fields: dict[str, Any]) -> Any:
-    """One per process and description: the cut points are drawn once, the connection is shared."""
+    """One per process and description: cut points are computed once, the connection is shared."""
     name = json.dumps([url, fields], sort_keys=True)
     if name not in _sql_masters:
         chosen = {n: fields[n] for n in _SQL if fields.get(n) is not None}

@@ -1,6 +1,6 @@
-"""The transformations that the papers name, as small functions on DataFrames.
+"""The transformations of the papers, as small functions on DataFrames.
 
-Each takes a DataFrame, batch or streaming, and returns one; all of them are ``enrich`` and a few
+Each takes a DataFrame, batch or streaming, and returns one; most are ``enrich`` plus a few
 columns. They chain: ``orders.transform(surrogate_key, keys, ...).transform(new_tuples, ...)``.
 """
 
@@ -37,8 +37,8 @@ def surrogate_key(
 
     Two sources may use the same key for different things, and different keys for the same thing.
     ``mapping`` is a master table whose key is (source, key of the source) and which has the
-    column ``to``. ``source`` names this DataFrame's source. A key without an entry gets null;
-    ``keep`` leaves the source's key beside the new one.
+    column ``to``. ``source`` names this DataFrame's source. A key without an entry becomes null;
+    ``keep`` also keeps the source's key.
     """
     table = open_source(mapping)
     if len(table.key) != 2:
@@ -72,12 +72,12 @@ def computed(df: DataFrame, compute: Mapping[str, str]) -> DataFrame:
 
 
 def new_tuples(df: DataFrame, master: Any, on: On, **options: Any) -> DataFrame:
-    """Rows whose key the master table does not have: what was newly inserted at the source."""
+    """Rows whose key is not in the master table: newly inserted at the source."""
     return enrich(df, master, on=on, how="left_anti", **options)
 
 
 def known_tuples(df: DataFrame, master: Any, on: On, **options: Any) -> DataFrame:
-    """Rows whose key the master table has already: updates, or duplicates of what was loaded."""
+    """Rows whose key is already in the master table: updates, or duplicates of loaded rows."""
     return enrich(df, master, on=on, how="left_semi", **options)
 
 
@@ -87,12 +87,12 @@ def without_duplicates(
     """One row for each key.
 
     In a stream, give ``time`` (a timestamp column) and ``within`` ("10 minutes"): Spark then
-    remembers keys for that long only. Without them it remembers every key for ever.
+    keeps a key in its state for that long. Without them it keeps every key forever.
     """
     names = [key] if isinstance(key, str) else list(key)
     absent = [name for name in names if name not in df.columns]
     if absent:
-        raise SchemaError(f"there is no column {absent[0]!r}; there are {', '.join(df.columns)}")
+        raise SchemaError(f"no column {absent[0]!r}; the columns are {', '.join(df.columns)}")
     if (time is None) != (within is None):
         raise ConfigError("time and within belong together: a time column and an interval")
     if time is None or within is None:
@@ -103,19 +103,19 @@ def without_duplicates(
 
 
 def with_reason(df: DataFrame, lookups: Lookup | Sequence[Lookup], **options: Any) -> DataFrame:
-    """Enrich, keep rows without a match, and say in a column why they have none.
+    """Enrich, keep rows without a match, and add a column with the reason.
 
     The column ``dead_letter_reason`` is null where every look-up found a row.
-    :func:`matched` and :func:`dead_letters` take the two kinds apart. To write them to two places
-    of a stream, use master tables: a :class:`SqlMaster` has no versions, and a batch that is run
-    again between the two writes may send a row to the other place.
+    :func:`matched` and :func:`dead_letters` filter the two kinds. To write them to two sinks of a
+    stream, use master tables: a :class:`SqlMaster` has no versions, so a batch that is replayed
+    between the two writes may send a row to the other sink.
     """
     chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
     columns = list(df.columns)
     left, conditions = [], []
     for number, lookup in enumerate(chosen):
         if lookup.how != "inner":
-            raise ConfigError(f"how={lookup.how!r}: a look-up with a reason is an inner one")
+            raise ConfigError(f"how={lookup.how!r}: with_reason needs look-ups with how='inner'")
         pairs = key_pairs(lookup.on)
         select = _with_marker(lookup, columns, number)
         marker = select[next(iter(pairs.values()))]
@@ -142,17 +142,17 @@ def with_reason(df: DataFrame, lookups: Lookup | Sequence[Lookup], **options: An
 
 
 def matched(df: DataFrame) -> DataFrame:
-    """Rows of :func:`with_reason` that found everything."""
+    """Rows of :func:`with_reason` that matched every look-up."""
     return df.where(f.col(REASON).isNull()).drop(REASON)
 
 
 def dead_letters(df: DataFrame) -> DataFrame:
-    """Rows of :func:`with_reason` that did not, with the reason."""
+    """Rows of :func:`with_reason` without a match, with the reason."""
     return df.where(f.col(REASON).isNotNull())
 
 
 def _with_marker(lookup: Lookup, taken: Sequence[str], number: int) -> dict[str, str]:
-    """The selection as a mapping, with the first key column in it: null exactly if unmatched."""
+    """The selection as a mapping, plus the first key column, which is null iff unmatched."""
     table = open_source(lookup.master)
     pairs = key_pairs(lookup.on)
     shared = {master for stream, master in pairs.items() if stream == master}

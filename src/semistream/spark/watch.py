@@ -1,4 +1,4 @@
-"""Looking after a running query: a line of figures, and a stop that waits for the batch."""
+"""Monitors a running query: a line of figures per batch, and a stop that waits for the batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semistream.spark.errors import reraise_semistream_errors
 from semistream.spark.listener import Metrics
 
 _POLL = 0.2
-_PATIENCE = 2.0  # for a listener that is a moment behind
+_PATIENCE = 2.0  # seconds to wait for a listener that lags behind
 _IDLE = ("Waiting for data to arrive", "Waiting for next trigger")
 
 
@@ -37,7 +37,7 @@ class Figures:
 
 
 def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
-    """Until the query ends, fails (raises) or the user presses Ctrl-C; the rows it took in."""
+    """Watch until the query ends, fails (raises) or Ctrl-C. Returns the rows that it read."""
     stop = threading.Event()
     watcher = _Watcher(query, metrics, show)
     before = None
@@ -60,7 +60,7 @@ def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
 
 
 def _finish_batch(query: Any) -> None:
-    """Wait for the end of the batch that runs now, if one does."""
+    """Wait for the end of the current batch, if there is one."""
 
     def done() -> int:
         progress = query.lastProgress
@@ -74,7 +74,7 @@ def _finish_batch(query: Any) -> None:
 
 
 class _Watcher:
-    """Shows each batch once, as soon as the runs' counters of it have arrived, too."""
+    """Shows each batch once, as soon as the runs' counters have arrived."""
 
     def __init__(self, query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> None:
         self._query, self._metrics, self._show = query, metrics, show
@@ -115,7 +115,7 @@ class _Watcher:
                 batch=int(progress["batchId"]),
                 rows=self.rows,
                 rows_per_second=rows / seconds if seconds else 0.0,
-                # Of several look-ups the worst: it is the one that the disk serves.
+                # The lowest hit rate of several look-ups: its misses go to disk.
                 hit_rate=min((rate for rate in rates if rate is not None), default=None),
                 seconds=seconds,
                 lag=_lag(progress),
@@ -131,7 +131,7 @@ class _Watcher:
 
 
 def _lag(progress: Any) -> str:
-    """Messages that Kafka has and the query has not; for other sources, the batch's own time."""
+    """Messages in Kafka that the query has not read; for other sources, the batch's duration."""
     behind = [
         int(float(source["metrics"]["maxOffsetsBehindLatest"]))
         for source in progress["sources"]

@@ -1,9 +1,9 @@
-"""The join at work inside Spark: what runs in the Python worker for every task.
+"""The join inside Spark: what runs in the Python worker for every task.
 
     Spark -> coalesce -> run -> (run of the next look-up) -> rows in Spark's types -> Spark
 
-Runs are kept in the worker from one task to the next, so that their front stages stay warm; a
-task drains them before it ends, so no tuple ever waits outside Spark's own checkpoint.
+The worker keeps runs from one task to the next, so that their front stages stay warm. A task
+drains them before it ends, so no tuple ever waits outside Spark's own checkpoint.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from semistream.spark.schema import to_spark_schema
 
 @dataclass(frozen=True)
 class BoundLookup:
-    """One look-up as it travels to the workers.
+    """One look-up as sent to the workers.
 
-    ``path`` and ``version`` for a master table; ``source`` for anything else that has pages.
-    ``follow``: micro-batches pin the newest version; else all meet ``version``. ``hold``: the pin
-    by which the driver keeps ``version``.
+    ``path`` and ``version`` for a master table; ``source`` for any other page source.
+    ``follow``: micro-batches pin the newest version; otherwise all read ``version``. ``hold``: the
+    driver's pin on ``version``.
     """
 
     join: Join
@@ -112,8 +112,8 @@ class Enrichment:
     def _budget_name(self, batch: MicroBatch | None, schema: pa.Schema) -> str:
         """Tasks that may use the same run have the same name, in every worker of an executor.
 
-        A streaming query is known by its id, which outlives a restart; other tasks belong
-        together if they come from the same call of ``enrich``.
+        A streaming query is identified by its id, which survives a restart; other tasks share a
+        name if they come from the same call of ``enrich``.
         """
         owner = self.name if batch is None else batch.query
         parts = (owner, self.memory, schema.to_string(), *(one.identity for one in self.lookups))
@@ -121,7 +121,7 @@ class Enrichment:
 
 
 class Star:
-    """The runs of all look-ups, one behind the other: a row leaves when the last one is done."""
+    """The runs of all look-ups in sequence: the last one emits the rows."""
 
     def __init__(self, lookups: tuple[BoundLookup, ...], memory: int, versions: list[int]) -> None:
         self.runs: list[Run] = []
@@ -145,7 +145,7 @@ class Star:
             run.use(version)
 
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All rows of these batches, complete; nothing waits afterwards."""
+        """Join these batches and drain the runs; nothing waits afterwards."""
         rows = coalesce(batches, self._coalesce_bytes)
         for run in self.runs:
             rows = coalesce(_through(run, rows), self._coalesce_bytes)

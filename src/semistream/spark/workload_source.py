@@ -1,9 +1,9 @@
 """``format("semistream-workload")``: the sales of :mod:`semistream.workload` as a Spark source.
 
-A tuple is a function of the seed and its position, so an offset is a position and nothing else
-need be remembered: a batch that Spark runs again has the same bytes. How far the stream has come
-is a matter of the clock: ``rowsPerSecond`` tuples arrive every second since the query first
-started, also while it is down. ``maxRowsPerBatch`` bounds what one micro-batch takes of a backlog.
+A tuple is a function of the seed and its position, so an offset is just a position: a replayed
+batch has the same bytes. The clock determines how far the stream has advanced: ``rowsPerSecond``
+tuples arrive every second since the query first started, also while it is down.
+``maxRowsPerBatch`` limits how much of a backlog one micro-batch reads.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from semistream.workload.stream import sales
 
 FORMAT = "semistream-workload"
 UNPACED_BATCH = 1_000_000  # rows of a micro-batch when neither a rate nor a limit is given
-_SPARKS = ("path",)  # what Spark itself may put among the options
+_SPARKS = ("path",)  # options that Spark itself may add
 
 
 @dataclass(frozen=True)
 class WorkloadOptions:
-    """The options, understood. All but the last five are those of ``workload.sales``."""
+    """The parsed options. All but the last five are those of ``workload.sales``."""
 
     products: int
     exponent: float
@@ -60,7 +60,7 @@ class WorkloadOptions:
 
     @property
     def end(self) -> int | None:
-        """Position behind the last tuple, if there is one."""
+        """Position after the last tuple; None if the stream is endless."""
         return None if self.tuples is None else self.offset + self.tuples
 
     def batches(self, start: int, count: int) -> Iterator[pa.RecordBatch]:
@@ -80,11 +80,13 @@ class WorkloadOptions:
 
 
 def understood(options: Mapping[str, str]) -> WorkloadOptions:
-    """Check every option; names are without case, as everywhere in Spark."""
+    """Parse and check every option; names are case-insensitive, as everywhere in Spark."""
     given = {name.lower(): value for name, value in options.items()}
     unknown = [name for name in given if name not in {n.lower() for n in _KNOWN} | {*_SPARKS}]
     if unknown:
-        raise ConfigError(f"{FORMAT} has no option {unknown[0]!r}; it has {', '.join(_KNOWN)}")
+        raise ConfigError(
+            f"{FORMAT}: unknown option {unknown[0]!r}; valid options are {', '.join(_KNOWN)}"
+        )
 
     def take(name: str, convert: Callable[[str, str], Any], default: Any = None) -> Any:
         text = given.get(name.lower())
@@ -107,7 +109,7 @@ def understood(options: Mapping[str, str]) -> WorkloadOptions:
         most=take("maxRowsPerBatch", _whole(1)),
         partitions=take("partitions", _whole(1)),
     )
-    found.batches(0, 0)  # refuses by name what does not go together
+    found.batches(0, 0)  # raises for options that exclude each other
     return found
 
 
@@ -149,19 +151,19 @@ def _rate(name: str, text: str) -> float:
 
 def _flag(name: str, text: str) -> bool:
     if text.lower() not in ("true", "false"):
-        raise ConfigError(f"{name}={text!r}: say true or false")
+        raise ConfigError(f"{name}={text!r} is not a boolean; use true or false")
     return text.lower() == "true"
 
 
 def register_workload(spark: SparkSession) -> None:
-    """Make the source known to a session; ``ss.register`` does it, too."""
-    # A class of __main__ is pickled whole, and with it the number of slots.
+    """Register the source with a session; ``ss.register`` does it, too."""
+    # A class of __main__ is pickled by value, including the number of slots.
     values = {"slots": task_slots(spark), "__module__": "__main__"}
     spark.dataSource.register(type("RegisteredWorkload", (WorkloadSource,), values))
 
 
 class WorkloadSource(DataSource):
-    """The entry point for Spark, which makes one anew whenever it needs it."""
+    """The entry point for Spark, which creates a new instance whenever it needs one."""
 
     slots: ClassVar[int | None] = None
 
@@ -170,7 +172,7 @@ class WorkloadSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        understood(self.options)  # a bad option is refused when the stream is made
+        understood(self.options)  # raise for a bad option when the stream is created
         return StructType(
             [
                 StructField("sale_id", LongType(), False),
@@ -218,8 +220,8 @@ class WorkloadStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         if self.options.end is None and self.options.rate is None:
             raise ConfigError(
-                "availableNow takes what there is, and this stream has no end; "
-                "give it tuples or rowsPerSecond"
+                "availableNow reads what has arrived, but this stream has neither an end nor a "
+                "rate; set tuples or rowsPerSecond"
             )
         self._available_now = True
 
@@ -234,7 +236,7 @@ class WorkloadStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**start, "tuple": max(start["tuple"], arrived)}
 
     def _arrived(self, start: dict[str, int]) -> int:
-        """Position behind the last tuple that has arrived by now."""
+        """Position after the last tuple that has arrived by now."""
         end, rate = self.options.end, self.options.rate
         if rate is not None:
             seconds = max(0, _now() - start["origin"]) / 1000
@@ -257,7 +259,7 @@ class WorkloadTable(DataSourceReader):
 
     def __init__(self, options: WorkloadOptions, slots: int) -> None:
         if options.tuples is None:
-            raise ConfigError(f"a table ends: give {FORMAT} the option tuples")
+            raise ConfigError(f"spark.read needs a finite stream; set {FORMAT}'s option tuples")
         self.options = options
         self.partition_count = options.partitions or slots
 
