@@ -49,7 +49,7 @@ def test_temporal_locality_and_a_shifting_hot_set(tmp_path: Path) -> None:
     assert keys[:100].max() <= 10
     assert keys[900:].min() > 90
     run("stream", out, "--tuples", 1_000, "--products", 100, "--shift-every", 100)
-    with pytest.raises(ConfigError, match="exclude each other"):
+    with pytest.raises(ConfigError, match="mutually exclusive"):
         run("stream", out, "--intervals", 10, "--shift-every", 100)
 
 

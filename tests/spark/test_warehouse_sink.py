@@ -195,7 +195,7 @@ def test_a_restart_goes_on_where_it_was(spark: Any, stream: Any, tmp_path: Path)
     ("options", "says"),
     [
         ({"output": "avro"}, "output='avro'"),
-        ({"speed": "high"}, "no option 'speed'"),
+        ({"speed": "high"}, "unknown option 'speed'"),
         ({"path": ""}, "path=''"),
         ({"memory": "much"}, "memory='much'"),
         ({"using": "magic"}, "using='magic'"),

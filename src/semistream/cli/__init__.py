@@ -1,7 +1,7 @@
 """The command line. Every module of this package is one command and holds its Typer ``app``.
 
-A module is imported when its command runs, so ``semistream master info`` does not wait for
-what only the demo needs.
+A module is imported when its command runs, so ``semistream master info`` does not import the
+dependencies of the demo.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from semistream.errors import SemistreamError
 
-# In the order in which a newcomer meets them; a command that is not here comes last.
+# In the order in which a newcomer needs them; other commands are listed last.
 _ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce")
 
 

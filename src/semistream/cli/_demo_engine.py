@@ -1,4 +1,4 @@
-"""``semistream demo --engine``: a skewed stream of sales meets a table of products in 50 MB."""
+"""``semistream demo --engine``: joins a skewed stream of sales with products in 50 MB."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def run_demo(
 ) -> DemoResult:
     """Build the products in ``folder``, join the sales with them, and measure.
 
-    ``progress`` is told the step, how far it is and how far it goes, in rows.
+    ``progress`` is called with the step, the rows done and the rows in total.
     """
     import semistream as ss
     from semistream.workload.relations import products
     from semistream.workload.stream import sales
 
-    description = ss.join(join, memory=memory)  # first of all: a mistake costs no build
+    description = ss.join(join, memory=memory)  # first, so that a bad option fails before the build
 
     def building(stage: str, done: int, total: int | None) -> None:
         names = {"sort": "sorting the products", "write": "writing their pages"}
@@ -75,7 +75,7 @@ def run_demo(
 
     sample: list[pa.RecordBatch] = []
     fullest: dict[str, int] = {}
-    join_seconds, done = 0.0, 0  # only the join's own time, not that of making up sales
+    join_seconds, done = 0.0, 0  # the join's time only, without generating the sales
 
     with description.open(master, on="product_id", select=["price", "supplier_id"]) as run:
 
@@ -108,7 +108,7 @@ def run_demo(
 
 
 def show_engine(rows: int, tuples: int, memory: str, join: str, exponent: float) -> None:
-    """Run it with bars, and print what it measured."""
+    """Run the demo with progress bars and print the result."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -149,21 +149,21 @@ def _print(result: DemoResult, join: str, console: Console) -> None:
         f"[bold]{result.tuples_per_second:,.0f} tuples/s[/bold]"
     )
     console.print(
-        f"front stage   {result.hit_rate:.1%} of the stream met its row in memory\n"
+        f"front stage   {result.hit_rate:.1%} hit rate\n"
         f"disk          {stats['pages_read']:,} pages, {format_size(stats['bytes_read'])}\n"
-        f"answer        {stats['rows_out']:,} rows; {stats['matched']:,} matched, "
+        f"output        {stats['rows_out']:,} rows; {stats['matched']:,} matched, "
         f"{stats['unmatched']:,} unmatched, {stats['waiting']:,} waiting"
     )
 
     used = sum(result.memory.values())
-    table = Table("memory, at its fullest", "bytes", "of the budget", title_justify="left")
+    table = Table("peak memory", "bytes", "of the budget", title_justify="left")
     for column in table.columns[1:]:
         column.justify = "right"
     for component, nbytes in result.memory.items():
         table.add_row(component, format_size(nbytes), f"{nbytes / result.budget:.1%}")
     table.add_section()
     table.add_row(
-        "together", format_size(used), f"{used / result.budget:.1%} of {format_size(result.budget)}"
+        "total", format_size(used), f"{used / result.budget:.1%} of {format_size(result.budget)}"
     )
     console.print(table)
 

@@ -1,4 +1,4 @@
-"""``semistream demo``: generated sales, a YAML file, a warehouse, and a question to it."""
+"""``semistream demo``: generated sales, a YAML pipeline, a warehouse, and a query on it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ using: {join}
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """What the demo did, and the warehouse's answer."""
+    """What the demo did, and the result of the warehouse query."""
 
     rows: int
     prepare_seconds: float
@@ -49,7 +49,7 @@ class PipelineResult:
 def prepare(
     folder: Path, rows: int, tuples: int, memory: str, join: str, exponent: float, output: str
 ) -> Path:
-    """Products as a master table, sales as files, and the pipeline that joins them."""
+    """Write products as a master table, sales as files, and the pipeline that joins them."""
     import pyarrow.parquet as pq
 
     import semistream as ss
@@ -58,7 +58,7 @@ def prepare(
 
     if output not in ("delta", "parquet"):
         raise ConfigError(f"output={output!r}: the demo writes delta or parquet")
-    ss.join(join, memory=memory)  # first of all: a mistake costs no build
+    ss.join(join, memory=memory)  # first, so that a bad option fails before the build
     ss.MasterTable.build(
         products(rows), folder / "products", key="product_id", unique=True, overwrite=True
     )
@@ -74,7 +74,7 @@ def prepare(
 
 
 def ask(folder: Path, output: str) -> tuple[int, pa.Table]:
-    """Rows in the warehouse, and the suppliers that sold most."""
+    """The number of rows in the warehouse, and the suppliers with the highest revenue."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
@@ -99,18 +99,18 @@ def run_pipeline_demo(
     join: str,
     exponent: float,
     output: str,
-    tell: Callable[[str], None] = lambda text: None,
+    on_message: Callable[[str], None] = lambda text: None,
 ) -> PipelineResult:
-    """All of it; ``tell`` hears what happens."""
+    """Run all of it; ``on_message`` is called with each line of progress."""
     from semistream.cli.run import plan_of, run_pipeline
 
     start = time.perf_counter()
-    tell(f"making {rows:,} products and {tuples:,} sales")
+    on_message(f"generating {rows:,} products and {tuples:,} sales")
     file = prepare(folder, rows, tuples, memory, join, exponent, output)
     prepared = time.perf_counter()
-    tell(file.read_text())
-    tell(plan_of(file)[3])
-    run_pipeline(file, once=True, show=lambda figures: tell(str(figures)))
+    on_message(file.read_text())
+    on_message(plan_of(file)[3])
+    run_pipeline(file, once=True, show=lambda figures: on_message(str(figures)))
     done = time.perf_counter()
     count, answer = ask(folder, output)
     if count != tuples:
@@ -127,14 +127,14 @@ def show_pipeline(
     output: str,
     folder: Path | None,
 ) -> None:
-    """Run it, and print the answer."""
+    """Run the demo and print the result."""
     from importlib.util import find_spec
 
     for module, extra in (("pyspark", "spark"), ("yaml", "pipeline"), ("pydantic", "pipeline")):
         if find_spec(module) is None:
             raise ConfigError(
-                f"the demo needs {module}; pip install 'semistream[{extra}]', or see the join "
-                "alone with semistream demo --engine"
+                f"the demo needs {module}; pip install 'semistream[{extra}]', or run only the join "
+                "with semistream demo --engine"
             )
     if output == "delta" and find_spec("deltalake") is None:
         print("deltalake is not installed: the warehouse will be a folder of Parquet files")
@@ -144,13 +144,13 @@ def show_pipeline(
             place, rows, tuples, memory, join, exponent, output, lambda t: print(t, flush=True)
         )
         print(
-            f"\n{result.rows:,} sales in the {output} warehouse, each once; made in "
+            f"\n{result.rows:,} sales in the {output} warehouse, each once; generated in "
             f"{result.prepare_seconds:.0f} s, enriched in {result.run_seconds:.0f} s "
-            "(Spark's start included)\n"
+            "(including Spark's start)\n"
         )
         _print_table(result.answer)
         if folder is not None:
-            print(f"\nlook around in {place}; run it again with semistream run pipeline.yaml")
+            print(f"\nall files are in {place}; run it again with semistream run pipeline.yaml")
 
 
 @contextlib.contextmanager
@@ -167,7 +167,7 @@ def _print_table(answer: pa.Table) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table: Any = Table("supplier", "sales", "revenue", title="who sold most", title_justify="left")
+    table: Any = Table("supplier", "sales", "revenue", title="top suppliers", title_justify="left")
     for row in answer.to_pylist():
         supplier, count, revenue = row.values()
         table.add_row(str(supplier), f"{count:,}", f"{revenue:,.2f}")

@@ -1,4 +1,4 @@
-"""``semistream demo``: sales meet products, in a pipeline into a warehouse, or the join alone."""
+"""``semistream demo``: a pipeline that joins sales with products, or the join alone."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def demo(
     rows: int = typer.Option(2_000_000, min=1, help="Products in the master table."),
     tuples: int = typer.Option(1_000_000, min=1, help="Sales in the stream."),
     memory: str | None = typer.Option(
-        None, help="Budget for everything the join holds; 50MB for --engine, else 256MB."
+        None, help="Memory budget of the join. Default: 256MB; 50MB with --engine."
     ),
-    join: str = typer.Option("auto", help="Name of the join. Default: the one that fits."),
+    join: str = typer.Option("auto", help="Name of the join; auto chooses one for the table."),
     exponent: float = typer.Option(
         1.0, min=0.0, help="Skew of the sales: 0 is uniform, 1 is Zipf."
     ),
-    output: str = typer.Option("delta", help="The warehouse: delta or parquet."),
+    output: str = typer.Option("delta", help="Format of the warehouse: delta or parquet."),
     folder: Path | None = typer.Option(None, help="Keep everything in this folder."),
 ) -> None:
     """Stream skewed sales through a pipeline that looks up products, and query the warehouse."""

@@ -1,4 +1,4 @@
-"""``semistream generate``: streams and relations as files or master tables, and their pictures."""
+"""``semistream generate``: streams and relations as files or master tables, and their plots."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
-    help="Write streams and relations that look like the world.",
+    help="Generate realistic streams and relations.",
 )
 
 OnProgress = Callable[[int], None]
@@ -76,7 +76,7 @@ def generate_stream(
 def generate_relation(
     out: Path, rows: int, options: dict[str, Any], on_progress: OnProgress = lambda rows: None
 ) -> Generated:
-    """Write products as a file or, when ``out`` has no file ending, as a master table."""
+    """Write products as a file or, if ``out`` has no extension, as a master table."""
     from semistream.workload import files
     from semistream.workload.relations import products
 
@@ -159,23 +159,25 @@ def stream_command(
     products: int = typer.Option(2_000_000, help="Keys of the master relation."),
     exponent: float = typer.Option(1.0, help="Skew: 0 is uniform, 1 is Zipf."),
     scattered: bool = typer.Option(True, help="Spread hot keys over the key space."),
-    unmatched: float = typer.Option(0.0, help="Share of keys that match nothing."),
-    nulls: float = typer.Option(0.0, help="Share of null keys."),
+    unmatched: float = typer.Option(0.0, help="Fraction of keys without a match."),
+    nulls: float = typer.Option(0.0, help="Fraction of null keys."),
     stride: int = typer.Option(1, help="Distance between two keys of the relation."),
     intervals: int = typer.Option(0, help="Temporal locality: number of sub-domains; 0 for none."),
-    shift_every: int = typer.Option(0, help="Move the hot set after so many tuples; 0 for never."),
-    shift_by: int = typer.Option(1_000, help="Move the hot set by so many keys."),
-    arrivals: str = typer.Option(None, help="Add times: constant, poisson, bursty, on-off."),
+    shift_every: int = typer.Option(0, help="Tuples between shifts of the hot set; 0 for never."),
+    shift_by: int = typer.Option(1_000, help="Keys by which each shift moves the hot set."),
+    arrivals: str = typer.Option(
+        None, help="Add arrival times: constant, poisson, bursty or on-off."
+    ),
     rate: float = typer.Option(10_000.0, help="Arrivals per second (on-off: while on)."),
     seed: int = typer.Option(0, help="The same seed gives the same bytes."),
-    plot: Path = typer.Option(None, help="Folder for pictures of what was made."),
+    plot: Path = typer.Option(None, help="Folder for plots of the stream."),
 ) -> None:
     """Write a stream of sales."""
     from semistream.workload import locality
 
     keys = None
     if intervals and shift_every:
-        raise ConfigError("--intervals and --shift-every exclude each other; give one of them")
+        raise ConfigError("--intervals and --shift-every are mutually exclusive; give one of them")
     if intervals:
         length = max(1, -(-tuples // intervals))
         keys = locality.intervals(products, length, intervals, exponent, seed, scattered)
@@ -199,7 +201,7 @@ def stream_command(
 @app.command("relation")
 def relation_command(
     out: Path = typer.Argument(..., help=".parquet or .arrow file, or a folder: a master table."),
-    rows: int = typer.Option(2_000_000, help="Rows in all."),
+    rows: int = typer.Option(2_000_000, help="Total number of rows."),
     row_bytes: int = typer.Option(113, help="Bytes of a row in Arrow memory."),
     shuffled: bool = typer.Option(False, help="Rows in random order instead of key order."),
     stride: int = typer.Option(1, help="Distance between two keys; above 1 leaves gaps."),

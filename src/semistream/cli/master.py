@@ -1,4 +1,4 @@
-"""``semistream master build | info | verify``: make, look at and check a master table."""
+"""``semistream master build | info | verify``: build, inspect and verify a master table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SegmentLine:
 
 @dataclass(frozen=True)
 class Info:
-    """What there is to know about one version of a table."""
+    """The description of one version of a table."""
 
     path: str
     version: int
@@ -53,7 +53,7 @@ class Info:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What ``verify`` found; ``problems`` is empty when all is well."""
+    """The result of ``verify``; ``problems`` is empty if the table is intact."""
 
     path: str
     version: int
@@ -130,10 +130,12 @@ def build_command(
     source: list[Path] = typer.Argument(..., help="Parquet files or folders."),
     path: Path = typer.Argument(..., help="The folder to write the table to."),
     key: list[str] = typer.Option(..., "--key", "-k", help="Key column; repeat for several."),
-    unique: bool = typer.Option(False, "--unique", help="Refuse a key that comes twice."),
+    unique: bool = typer.Option(False, "--unique", help="Fail on duplicate keys."),
     page_bytes: str = typer.Option("256KiB", help="Size of a page."),
-    memory: str = typer.Option("512MB", help="What sorting may use before it spills."),
-    overwrite: bool = typer.Option(False, "--overwrite", help="Publish over an existing table."),
+    memory: str = typer.Option("512MB", help="Memory for sorting; larger data spill to disk."),
+    overwrite: bool = typer.Option(
+        False, "--overwrite", help="Publish a new version of an existing table."
+    ),
 ) -> None:
     """Sort Parquet data by its key and write it as a master table."""
     info = _or_exit(
@@ -156,17 +158,17 @@ def verify_command(
     path: Path = typer.Argument(..., help="The folder of the table."),
     version: int | None = typer.Option(None, help="An older version than the newest."),
 ) -> None:
-    """Read every page and list what is damaged, cut off, missing or out of order."""
+    """Read every page and list what is damaged, truncated, missing or out of order."""
     verdict = _or_exit(lambda: check(path, version))
     for problem in verdict.problems:
         _out.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
     if verdict.problems:
         raise typer.Exit(1)
-    _out.print(f"version {verdict.version} of {verdict.path}: {verdict.pages} pages, all good")
+    _out.print(f"version {verdict.version} of {verdict.path}: {verdict.pages} pages, no problems")
 
 
 def _or_exit(logic: Callable[[], Result]) -> Result:
-    """Run it; what the user can mend becomes one line and exit code 2."""
+    """Run it; a user error prints one line and exits with code 2."""
     try:
         return logic()
     except SemistreamError as error:

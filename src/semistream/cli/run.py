@@ -14,7 +14,7 @@ app = typer.Typer(add_completion=False)
 
 
 def plan_of(file: Path) -> tuple[Any, Any, list[Any], str]:
-    """The validated pipeline, its document, its master tables, and the plan in words."""
+    """The validated pipeline, its document, its master tables, and the plan as text."""
     try:
         from semistream.pipeline import check, describe, load
     except ModuleNotFoundError as error:
@@ -33,7 +33,7 @@ def run_pipeline(
     prometheus: int | None = None,
     show: Any = lambda figures: None,
 ) -> int:
-    """Run it until it is stopped (or, with ``once``, has done what is there); rows taken in."""
+    """Run until stopped or, with ``once``, until the input is processed. Returns rows read."""
     pipeline, document, masters, _ = plan_of(file)
     try:
         from semistream.spark.errors import original
@@ -60,7 +60,7 @@ def run_pipeline(
 
 
 def _first_lines(text: str, most: int = 3) -> str:
-    """Spark's own words, without its pages of traceback."""
+    """The first lines of Spark's message, without the traceback."""
     lines = [line for line in text.splitlines() if line.strip()]
     return "\n".join(lines[:most])
 
@@ -69,9 +69,9 @@ def _first_lines(text: str, most: int = 3) -> str:
 def run(
     file: Path = typer.Argument(..., help="The pipeline, a YAML file."),
     dry_run: bool = typer.Option(False, "--dry-run", help="Check everything, show the plan, stop."),
-    once: bool = typer.Option(False, "--once", help="Process what is there, then stop."),
+    once: bool = typer.Option(False, "--once", help="Process the available data, then stop."),
     metrics: Path | None = typer.Option(None, help="Append a line of JSON per batch to this file."),
-    prometheus: int | None = typer.Option(None, help="Serve figures on this loopback port."),
+    prometheus: int | None = typer.Option(None, help="Serve metrics on this loopback port."),
 ) -> None:
     """Run a pipeline: source, look-ups, steps and sink from one YAML file."""
     try:
@@ -87,7 +87,7 @@ def run(
 
 
 def _line(stream: Any) -> Any:
-    """On a terminal one line that changes; elsewhere a line for each batch."""
+    """One updating line on a terminal; otherwise one line per batch."""
     live = stream.isatty()
 
     def show(figures: Any) -> None:

@@ -1,4 +1,4 @@
-"""What only the world can tell: tables, columns and places, still before Spark starts."""
+"""Checks that need the outside world (tables, columns, targets), before Spark starts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _open_table(path: str) -> Any:
 
 
 def sink_of(pipeline: Pipeline) -> Any:
-    """The warehouse of a pipeline that has one of ours."""
+    """The semistream sink of a pipeline."""
     sink = pipeline.sink
     place: dict[str, Any] = {"path": sink.path, "compression": sink.compression}
     place["durable"] = sink.durable
@@ -57,7 +57,7 @@ def sink_of(pipeline: Pipeline) -> Any:
 
 
 def check(pipeline: Pipeline, document: Document) -> list[Any]:
-    """Open every master table, look at sink and checkpoint.
+    """Open every master table; check sink and checkpoint.
 
     Returns the tables: those of the look-ups, then those of the steps that join.
     """
@@ -99,13 +99,13 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
 
 
 def _routes_agree(pipeline: Pipeline, lookup: Lookup) -> None:
-    """Sink and dead letters commit one after the other: a replay must route every row as before."""
+    """Sink and dead letters commit separately, so a replay must route every row the same way."""
     if pipeline.dead_letter is not None and lookup.sql is not None:
         raise ConfigError(
-            f"table {'.'.join(lookup.sql.table)!r} has no versions, so a batch that is run again "
-            "after a crash could find another match, and a row be lost or doubled between sink and "
+            f"table {'.'.join(lookup.sql.table)!r} has no versions, so a batch replayed after a "
+            "crash could match other rows, and a row could be lost or duplicated between sink and "
             "dead_letter; import it into a master table (MasterTable.build(SqlMaster(...).batches()"
-            ", path, key=...)) and name that with master, or use how: left without dead_letter"
+            ", path, key=...)) and use that as master, or use how: left without dead_letter"
         )
 
 
@@ -114,8 +114,8 @@ def _dead_letters(pipeline: Pipeline) -> Any:
     dead = open_sink(pipeline.dead_letter.output, path=pipeline.dead_letter.path)
     if dead.place == sink_of(pipeline).place:
         raise ConfigError(
-            "the sink writes to this folder, and its readers would take dead letters for rows; "
-            "name another one"
+            "the sink writes to this folder, and its readers would read dead letters as rows; "
+            "use another folder"
         )
     return dead
 
@@ -126,14 +126,14 @@ def _with_location(document: Document, path: Path_, action: Callable[[], Any]) -
     except SemistreamError as error:
         shown = document.shown(document.texts.get(path))
         message = f"{shown!r}: {error}" if shown is not None else str(error)
-        # Without the cause, whose words nobody redacted.
+        # Without the cause, whose text is not redacted.
         raise type(error)(document.error(path, message)) from None
 
 
 def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
-    """Refuse a checkpoint that another pipeline wrote; else note whose it is from now on.
+    """Raise if another pipeline wrote the checkpoint; otherwise claim it for this one.
 
-    Spark would go on from the other's offsets, and rows would be missing without a word.
+    Spark would continue from the other pipeline's offsets and silently skip rows.
     """
     folder = Path(pipeline.checkpoint)
     source, sink = pipeline.source, pipeline.sink
@@ -161,19 +161,19 @@ def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
             if theirs.get(field) != value:
                 raise ConfigError(
                     f"this checkpoint belongs to another pipeline: its {field} is "
-                    f"{theirs.get(field)!r}, this one's is {value!r}; name another folder, or "
-                    "delete it to begin from the start"
+                    f"{theirs.get(field)!r}, this one's is {value!r}; use another folder, or "
+                    "delete it to start from the beginning"
                 )
     elif (folder / "metadata").exists():
         raise ConfigError(
-            "this checkpoint belongs to a query that is no pipeline; name another folder"
+            "this checkpoint belongs to a query that is not a pipeline; use another folder"
         )
     if write and not claim.exists():
         _publish(claim, json.dumps(ours).encode())
 
 
 def _publish(path: Path, content: bytes) -> None:
-    """A file that is whole whenever it is there."""
+    """Write a file atomically."""
     disk = Files()
     with writing(path):
         make_folders(disk, path.parent)

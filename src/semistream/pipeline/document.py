@@ -1,8 +1,8 @@
 """YAML with line numbers, and values that come from the environment.
 
-``${NAME}`` inside a text is replaced by the variable of that name. What a file says is kept
-beside what it means, so that messages show ``${NAME}`` and never its value. Passwords that the
-file itself contains are blacked out, too.
+``${NAME}`` inside a string is replaced by the variable of that name. The original text is kept
+next to the value, so that messages show ``${NAME}`` and never its value. Passwords in the file
+itself are redacted, too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LONGEST = 1 << 20  # characters, with aliases expanded; a value counts as 16 or
 
 @dataclass
 class Document:
-    """The content of a file; line and original text of every value by its path in it."""
+    """The content of a file; line and original text of every value, by its path."""
 
     file: str
     data: Any = None
@@ -36,13 +36,13 @@ class Document:
     urls: set[str] = field(default_factory=set)
 
     def line(self, path: Path_) -> int:
-        """The line of a value, or of the nearest thing around it that is there."""
+        """The line of a value, or of its nearest enclosing value."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def redact(self, text: str) -> str:
-        """The text with all values from the environment and all passwords blacked out."""
+        """The text with all values from the environment and all passwords redacted."""
         forms = {f for s in self.secrets for f in (s, repr(s)[1:-1], json.dumps(s)[1:-1])}
         for secret in sorted(forms, key=len, reverse=True):
             text = text.replace(secret, "***")
@@ -51,7 +51,7 @@ class Document:
         return text
 
     def shown(self, value: Any) -> Any:
-        """A value as a message may show it; redacted before it is quoted or cut."""
+        """A value as shown in messages; redacted before it is quoted or truncated."""
         if isinstance(value, str):
             return redact(self.redact(value))
         if isinstance(value, dict):
@@ -64,7 +64,7 @@ class Document:
 
 
 def read_document(file: str | os.PathLike[str], environ: Mapping[str, str]) -> Document:
-    """Parse a file; only plain YAML, no tags, no key twice."""
+    """Parse a file: plain YAML only, without tags or duplicate keys."""
     import yaml
 
     name = os.fspath(file)
@@ -82,13 +82,13 @@ def read_document(file: str | os.PathLike[str], environ: Mapping[str, str]) -> D
     except RecursionError:
         raise ConfigError(f"{name}: values are nested deeper than {_DEEPEST}") from None
     if node is None:
-        raise ConfigError(f"{name}:1: the file is empty; see the reference of pipelines")
+        raise ConfigError(f"{name}:1: the file is empty; see docs/pipeline.md")
     document.data = _Reading(document, environ).value(node, ())
     return document
 
 
 class _Reading:
-    """Nodes into values. An alias is expanded where it stands, so its cost is counted there."""
+    """Converts nodes to values. Aliases are expanded in place and count towards the limit."""
 
     def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
         self._document = document
@@ -129,9 +129,9 @@ class _Reading:
             key = key_node.value if isinstance(key_node, yaml.ScalarNode) else None
             line = key_node.start_mark.line + 1
             if key is None:
-                raise ConfigError(f"{self._document.file}:{line}: a name must be a plain text")
+                raise ConfigError(f"{self._document.file}:{line}: a field name must be a string")
             if key in result:
-                raise ConfigError(f"{self._document.file}:{line}: {key!r} is there twice")
+                raise ConfigError(f"{self._document.file}:{line}: duplicate field {key!r}")
             result[key] = self.value(value_node, (*path, key))
             self._document.lines[(*path, key)] = line
         return result
@@ -147,7 +147,7 @@ class _Reading:
         if _is_setting(path) and any(is_secret(str(part)) for part in path) and node.value:
             document.secrets.add(node.value)
         try:
-            # Tags of Python objects are unknown to the safe loader, and refused here.
+            # The safe loader has no tags for Python objects, so they raise here.
             value = yaml.SafeLoader("").construct_object(node)
         except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -172,5 +172,5 @@ class _Reading:
 
 
 def _is_setting(path: Path_) -> bool:
-    """Elsewhere a name is a column's, and ``token: string`` is no secret."""
+    """Elsewhere a name is a column, and ``token: string`` is not a secret."""
     return "options" in path or path[:1] == ("spark",)

@@ -12,7 +12,7 @@ from semistream.pipeline.model import Pipeline
 
 @dataclass(frozen=True)
 class Grants:
-    """Bytes per executor. The look-ups are one join after the other; each step is on its own."""
+    """Bytes per executor. The look-ups share one grant; each step has its own."""
 
     lookups: int
     steps: Mapping[int, int]
@@ -20,7 +20,7 @@ class Grants:
 
 
 def grants(pipeline: Pipeline, masters: Sequence[Any]) -> Grants:
-    """Shares by the size of the tables; together they are the pipeline's memory, or nothing."""
+    """Shares by table size; they sum to the pipeline's memory, or to 0 without joins."""
     count = len(pipeline.lookups)
     sizes = [sum(master.nbytes for master in masters[:count])] if count else []
     sizes += [master.nbytes for master in masters[count:]]

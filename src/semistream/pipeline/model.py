@@ -1,4 +1,4 @@
-"""What a pipeline file may say. Every field is checked before Spark starts."""
+"""The fields of a pipeline file. Every field is validated before Spark starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class Part(BaseModel):
-    """A field that nobody knows is a mistake, not a comment."""
+    """Unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
 
@@ -67,7 +67,7 @@ class Source(Part):
     def _types(cls, columns: Any) -> Any:
         for name, kind in columns.items() if isinstance(columns, dict) else ():
             if not _TYPE.fullmatch(kind):
-                raise ValueError(f"column {name!r} is {kind!r}, which is no type of Spark")
+                raise ValueError(f"column {name!r} has the unknown Spark type {kind!r}")
         return columns
 
     @validates_all(mode="after")
@@ -113,7 +113,7 @@ class Lookup(Part):
     @validates_all(mode="after")
     def _one_place(self) -> Lookup:
         if (self.master is None) == (self.sql is None):
-            raise ValueError("say either master (a folder) or sql (a table in a database)")
+            raise ValueError("give either master (a folder) or sql (a table in a database)")
         return self
 
 
@@ -128,7 +128,7 @@ class SurrogateKey(Part):
 
 
 class Duplicates(Part):
-    """Drop rows whose key came before."""
+    """Drop rows whose key was seen before."""
 
     key: OneOrMore
     time: Text | None = None
@@ -142,7 +142,7 @@ class Duplicates(Part):
 
 
 class NewOnly(Part):
-    """Keep the rows whose key the master table does not have."""
+    """Keep the rows whose key is not in the master table."""
 
     master: Text
     on: dict[Text, Text] | OneOrMore
@@ -162,7 +162,7 @@ class Step(Part):
     @validates_all(mode="after")
     def _one(self) -> Step:
         if len(self.model_fields_set) != 1 or getattr(self, self.kind) is None:
-            raise ValueError(f"a step says exactly one of {', '.join(type(self).model_fields)}")
+            raise ValueError(f"a step has exactly one of {', '.join(type(self).model_fields)}")
         return self
 
     @property
@@ -171,14 +171,14 @@ class Step(Part):
 
     @property
     def table(self) -> tuple[str, str] | None:
-        """The field and the folder of the master table that the step joins with, if it joins."""
+        """The field and folder of the master table that the step joins; None without a join."""
         if self.surrogate_key is not None:
             return "mapping", self.surrogate_key.mapping
         return None if self.new_only is None else ("master", self.new_only.master)
 
 
 class Sink(Part):
-    """Where the rows go, exactly once; or any sink of Spark's."""
+    """The target: an exactly-once sink of semistream, or any sink of Spark."""
 
     output: Literal["parquet", "delta", "postgresql", "spark"]
     path: Text | None = None
@@ -205,12 +205,12 @@ class Sink(Part):
         if missing := sorted(needed - given):
             raise ValueError(f"output {self.output} needs {missing[0]}")
         if extra := sorted(given - needed - possible):
-            raise ValueError(f"{extra[0].removeprefix('db_')} does not belong to {self.output}")
+            raise ValueError(f"output {self.output} has no field {extra[0].removeprefix('db_')}")
         return self
 
 
 class DeadLetter(Part):
-    """Where rows go that a look-up had no match for, with the reason."""
+    """The target of rows without a match, with the reason."""
 
     output: Literal["parquet", "delta"] = "parquet"
     path: Text
@@ -236,7 +236,7 @@ class Pipeline(Part):
     @classmethod
     def _trigger(cls, trigger: str) -> str:
         if trigger not in ("now", "once") and not _INTERVAL.fullmatch(trigger):
-            raise ValueError("say now (as fast as possible), once, or an interval as in 5 seconds")
+            raise ValueError("use now (as fast as possible), once, or an interval like 5 seconds")
         return trigger
 
     @validates("memory")
@@ -255,18 +255,18 @@ class Pipeline(Part):
     def _dead_letter(self) -> Pipeline:
         if self.dead_letter is not None:
             if self.sink.output == "spark":
-                raise ValueError("dead_letter needs a sink of semistream, not output spark")
+                raise ValueError("dead_letter needs a semistream sink, not output spark")
             if any(lookup.how != "inner" for lookup in self.lookups) or not self.lookups:
                 raise ValueError("dead_letter needs look-ups, all of them with how: inner")
             if any(step.deduplicate is not None for step in self.steps):
-                raise ValueError("dead_letter and deduplicate exclude each other: see the docs")
+                raise ValueError("dead_letter cannot be combined with deduplicate: see the docs")
         return self
 
 
 def load(
     file: str | os.PathLike[str], environ: Mapping[str, str] | None = None
 ) -> tuple[Pipeline, Document]:
-    """Read and validate a file. All mistakes are told at once, each with field, value and line."""
+    """Read and validate a file. One error lists all problems, with field, value and line number."""
     document = read_document(file, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         raise ConfigError(document.error((), "a pipeline is a mapping: name, source, sink, ..."))
@@ -278,7 +278,7 @@ def load(
 
 
 def _format_problem(document: Document, problem: Any) -> str:
-    """One mistake: pydantic's own path may go through the arms of a union; ours does not."""
+    """Format one problem. Pydantic's path may include the members of a union; ours does not."""
     path: Path_ = ()
     at: Any = document.data
     for part in problem["loc"]:
@@ -291,12 +291,12 @@ def _format_problem(document: Document, problem: Any) -> str:
         path = (*path, part)
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "missing":
-        message = "this is missing"
+        message = "missing field"
     elif problem["type"] == "extra_forbidden":
-        message = "nobody knows this field"
+        message = "unknown field"
     shown = document.shown(document.texts.get(path))
     if shown is None and problem["type"] not in ("missing", "extra_forbidden", "value_error"):
-        shown = str(document.shown(at))[:100]  # a list or a mapping where something else is wanted
+        shown = str(document.shown(at))[:100]  # a list or a mapping instead of a scalar
     if shown is not None:
         message = f"{shown!r}: {message}"
     return document.error(path, message)

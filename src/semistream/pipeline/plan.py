@@ -1,4 +1,4 @@
-"""A pipeline in words, for ``--dry-run``. Values from the environment are blacked out."""
+"""The plan of a pipeline as text, for ``--dry-run``. Values from the environment are redacted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from semistream.pipeline.model import Pipeline
 
 
 def crossings(pipeline: Pipeline) -> int:
-    """How often the rows go from Spark to Python: once, if the sink can join them, too."""
+    """How often rows are transferred from Spark to Python: once, if the sink also joins."""
     joins = bool(pipeline.lookups) + sum(step.table is not None for step in pipeline.steps)
     if pipeline.sink.output == "spark":
         return joins
@@ -19,11 +19,13 @@ def crossings(pipeline: Pipeline) -> int:
 
 
 def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
-    """The plan, one line for each thing that happens."""
+    """The plan, one line per stage."""
     source, sink = pipeline.source, pipeline.sink
     place = source.path or source.topic or ""
     lines = [f"pipeline {pipeline.name}", f"  source      {source.format} {place}".rstrip()]
-    for lookup, master in zip(pipeline.lookups, masters, strict=False):  # then come the steps'
+    for lookup, master in zip(
+        pipeline.lookups, masters, strict=False
+    ):  # followed by those of the steps
         on = (
             lookup.on if isinstance(lookup.on, list) else [f"{s}={m}" for s, m in lookup.on.items()]
         )
@@ -50,7 +52,7 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
 
 
 def _memory(pipeline: Pipeline, masters: list[Any]) -> str:
-    """The budget, and who gets how much of it."""
+    """The budget and its shares."""
     granted = grants(pipeline, masters)
     parts = [f"look-ups {format_size(granted.lookups)}"] if pipeline.lookups else []
     parts += [
@@ -59,7 +61,7 @@ def _memory(pipeline: Pipeline, masters: list[Any]) -> str:
     ]
     whole = f"{format_size(int(pipeline.memory))} per executor"
     if not parts:
-        return f"{whole}, of which nothing is used: nothing is joined"
+        return f"{whole}, unused: the pipeline has no joins"
     return f"{whole}, using {pipeline.using}" + (f": {', '.join(parts)}" if len(parts) > 1 else "")
 
 

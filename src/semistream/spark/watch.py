@@ -94,7 +94,7 @@ class _Watcher:
                 return
             del self._waiting[batch]
             self._shown = batch
-            self._tell(progress, record)
+            self._show_batch(progress, record)
 
     def look_last(self) -> None:
         """The query has ended: wait a moment for the counters of its last batches."""
@@ -105,7 +105,7 @@ class _Watcher:
             self.look()
         self.look(patience=0)
 
-    def _tell(self, progress: Any, record: dict[str, Any] | None) -> None:
+    def _show_batch(self, progress: Any, record: dict[str, Any] | None) -> None:
         rows = int(progress["numInputRows"])
         seconds = progress["durationMs"].get("triggerExecution", 0) / 1000
         self.rows += rows
