@@ -77,8 +77,7 @@ __all__ = [
     "to_warehouse",
 ]
 
-# Loaded when first used: importing semistream costs next to nothing, and what needs an extra
-# asks for it only then.
+# Loaded on first use: importing semistream is cheap, and a missing extra raises only when needed.
 _LAZY = {
     **dict.fromkeys(
         [

@@ -1,7 +1,7 @@
 """Every error that semistream raises on purpose.
 
-Each message says what was wrong, with what value, and what to do. The errors carry
-nothing but their message, so they pickle across Spark workers as they are.
+Each message states what was wrong, with what value, and what to do. The errors have no attributes
+besides their message, so they pickle across Spark workers.
 """
 
 
@@ -10,19 +10,19 @@ class SemistreamError(Exception):
 
 
 class ConfigError(SemistreamError, ValueError):
-    """An option has a value that cannot work."""
+    """An option has an invalid value."""
 
 
 class SchemaError(SemistreamError, ValueError):
-    """A column is missing, ambiguous, or of a type that does not fit."""
+    """A column is missing, ambiguous, or has an unsupported type."""
 
 
 class MasterTableError(SemistreamError):
-    """The master table is missing, damaged, foreign, or was changed by someone else."""
+    """The master table is missing, damaged, foreign, or was changed by another writer."""
 
 
 class BudgetError(SemistreamError):
-    """The memory budget cannot hold what the join needs."""
+    """The memory budget is too small for the join."""
 
 
 class InternalError(SemistreamError):

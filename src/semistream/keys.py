@@ -5,7 +5,7 @@ The joins never look at a key itself: they hash and compare one ``int64`` code p
 - One integer-like column (integers, booleans, dates, times, timestamps, durations, decimals
   of up to 18 digits): the code *is* the key, in key order. Such a codec is ``exact``.
 - Everything else (text, binary, wide decimals, several columns): the code is a 64-bit hash.
-  Equal keys have equal codes; whoever finds equal codes must still compare the keys.
+  Equal keys have equal codes; if codes are equal, the caller must still compare the keys.
 
 A null in any key column makes the key null, and a null key never matches.
 """
@@ -34,7 +34,7 @@ _UNIT = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def canonical_type(kind: pa.DataType, name: str = "key") -> pa.DataType:
-    """The type in which keys of this type are compared, or SchemaError if they cannot be keys."""
+    """The type in which keys of this type are compared; raises SchemaError if not supported."""
     types = pa.types
     if types.is_dictionary(kind):
         return canonical_type(kind.value_type, name)
@@ -72,14 +72,14 @@ class KeyCodec:
         return cls(tuple(types), exact)
 
     def adopt(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """Bring columns of a type that widens safely into the canonical types.
+        """Cast columns whose types widen safely to the canonical types.
 
-        A value that the master's type cannot hold cannot match: it becomes null.
+        A value outside the range of the master's type cannot match: it becomes null.
         """
         return [_widen(column, kind) for column, kind in zip(columns, self.types, strict=True)]
 
     def check(self, stream_types: Sequence[pa.DataType], names: Sequence[str]) -> None:
-        """Refuse stream key types that do not widen safely to the master's."""
+        """Raise if a stream key type does not widen safely to the master's."""
         for ours, theirs, name in zip(self.types, stream_types, names, strict=True):
             canonical_type(theirs, name)
             if not _widens(theirs, ours):
@@ -89,7 +89,7 @@ class KeyCodec:
                 )
 
     def codes(self, columns: Sequence[pa.Array]) -> tuple[Codes, Mask | None]:
-        """One code per row, and which rows have a key at all (None: all of them)."""
+        """One code per row, and a mask of the rows with a non-null key (None: all rows)."""
         columns = self.adopt(columns)
         valid: Mask | None = None
         for column in columns:
@@ -111,7 +111,7 @@ class KeyCodec:
         return hashes.view(np.int64), valid
 
     def sortable(self, columns: Sequence[pa.Array]) -> np.ndarray[Any, Any]:
-        """An array whose NumPy order is the key order; the columns hold no nulls."""
+        """An array whose NumPy order is the key order; the columns must not have nulls."""
         columns = self.adopt(columns)
         if self.exact:
             return _int64_of(columns[0])
@@ -181,7 +181,7 @@ def _widens(stream: pa.DataType, master: pa.DataType) -> bool:
 
 
 def _widen(column: pa.Array, master: pa.DataType) -> pa.Array:
-    """Cast to the canonical form of the master's type; what does not fit becomes null."""
+    """Cast to the canonical form of the master's type; values out of range become null."""
     types = pa.types
     kind = column.type
     if types.is_dictionary(kind):
@@ -253,7 +253,7 @@ def _words_of(column: pa.Array) -> list[np.ndarray[Any, np.dtype[np.uint64]]]:
     if not pa.types.is_decimal(column.type):
         return [_int64_of(column).view(np.uint64)]
     words = column.type.bit_width // 64
-    if column.null_count:  # what lies under a null is arbitrary but must be readable
+    if column.null_count:  # the value under a null is arbitrary but must be readable
         column = pc.fill_null(column, pa.scalar(0).cast(column.type))
     raw = np.frombuffer(column.buffers()[1], dtype=np.uint64)
     start = column.offset * words

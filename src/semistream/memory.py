@@ -1,4 +1,4 @@
-"""Sizes in bytes: how people write them and how we show them."""
+"""Parsing and formatting of sizes in bytes, and the division of a budget."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def parse_size(size: int | float | str, what: str = "memory") -> int:
 
 
 def format_size(nbytes: int | float) -> str:
-    """Show bytes the way people read them.
+    """Format a number of bytes with a unit.
 
     >>> format_size(50_000_000), format_size(999)
     ('50.0 MB', '999 B')
@@ -54,7 +54,7 @@ def format_size(nbytes: int | float) -> str:
 
 
 def check_part(value: float | int | str, what: str) -> None:
-    """Refuse what is neither a fraction of the budget (a float below 1) nor a size.
+    """Raise unless the value is a fraction of the budget (a float below 1) or a size.
 
     >>> check_part(0.25, "front_stage"), check_part("2kB", "front_stage")
     (None, None)
@@ -69,7 +69,7 @@ def check_part(value: float | int | str, what: str) -> None:
 
 
 def divide(memory: int, sizes: list[int]) -> list[int]:
-    """Shares of a budget: equal, but none more than its table could fill.
+    """Divide a budget equally, but give no table more than it can fill.
 
     >>> divide(100, [10, 1000]), divide(100, [500, 1000])
     ([20, 80], [50, 50])

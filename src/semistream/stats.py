@@ -1,4 +1,4 @@
-"""What a run counts, and what it holds."""
+"""The counters and the memory use of a run."""
 
 from __future__ import annotations
 

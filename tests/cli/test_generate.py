@@ -100,5 +100,5 @@ def test_bad_options_leave_no_file(tmp_path: Path, arguments: tuple, said: str) 
 
 
 def test_an_unknown_ending(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"end it in .parquet or .arrow"):
+    with pytest.raises(ConfigError, match=r"use .parquet or .arrow"):
         run("relation", tmp_path / "products.csv", "--rows", 10)

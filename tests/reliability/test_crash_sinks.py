@@ -147,7 +147,7 @@ def mend(warehouse: Warehouse) -> None:
         try:
             warehouse.sink().check()
         except SemistreamError as error:
-            (entry,) = re.findall(r"^(\S+/_delta_log/\d+\.json) is cut short", str(error))
+            (entry,) = re.findall(r"^(\S+/_delta_log/\d+\.json) is truncated", str(error))
             Path(entry).unlink()
 
 

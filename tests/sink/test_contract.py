@@ -260,7 +260,7 @@ def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     for output in ("parquet", "delta"):
         with pytest.raises(ss.ConfigError, match="is a file"):
             open_sink(output, path=tmp_path / "file").check()
-    with pytest.raises(ss.ConfigError, match="no Delta table"):
+    with pytest.raises(ss.ConfigError, match="not a Delta table"):
         open_sink("delta", path=tmp_path).check()
     (tmp_path / "_delta_log").mkdir()
     with pytest.raises(ss.ConfigError, match="output='delta'"):

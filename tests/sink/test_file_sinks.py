@@ -279,7 +279,7 @@ def test_a_staged_file_that_vanished_is_not_committed(output: str, tmp_path: Pat
     sink = open_sink(output, path=tmp_path / "out")
     staged = stage(sink)
     next((tmp_path / "out").rglob(staged[1].place)).unlink()
-    with pytest.raises(ss.SemistreamError, match=f"{staged[1].place} is gone"):
+    with pytest.raises(ss.SemistreamError, match=f"{staged[1].place} is missing"):
         sink.commit(staged, BATCH)
     assert sink.commit(stage(sink), BATCH) is True
     assert read(output, tmp_path / "out") == list(range(30))

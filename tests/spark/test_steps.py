@@ -78,7 +78,7 @@ def test_duplicates(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame([(1, 1), (1, 2), (2, 1)], "a long, b long")
     assert without_duplicates(df, "a").count() == 2
     assert without_duplicates(df, ["a", "b"]).count() == 3
-    with pytest.raises(ss.SchemaError, match="'c'; there are a, b"):
+    with pytest.raises(ss.SchemaError, match="'c'; the columns are a, b"):
         without_duplicates(df, "c")
     with pytest.raises(ss.ConfigError, match="belong together"):
         without_duplicates(df, "a", time="b")

@@ -108,7 +108,7 @@ def test_as_a_table(spark: Any) -> None:
         ({"maxRowsPerBatch": "many"}, "maxRowsPerBatch='many' cannot be used"),
         ({"partitions": 0}, "partitions=0 cannot be used"),
         ({"scattered": "perhaps"}, "scattered='perhaps' is not a boolean; use true or false"),
-        ({"unmatched": 0.7, "nulls": 0.6}, "more than the whole stream"),
+        ({"unmatched": 0.7, "nulls": 0.6}, "add up to more than 1"),
         ({"colour": "red"}, "unknown option 'colour'; valid options are products, exponent"),
     ],
 )

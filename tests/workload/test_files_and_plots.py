@@ -40,7 +40,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
 
 
 def test_an_unknown_ending(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"ends in '.csv'; end it in .parquet or .arrow"):
+    with pytest.raises(ConfigError, match=r"unknown extension '.csv'; use .parquet or .arrow"):
         files.write([], SCHEMA, tmp_path / "sales.csv")
 
 

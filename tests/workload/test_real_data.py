@@ -62,7 +62,7 @@ def test_a_missing_generator_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="make it with"):
+    with pytest.raises(ConfigError, match="create it with"):
         tpch.customers(tmp_path)
 
 

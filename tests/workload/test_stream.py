@@ -82,7 +82,7 @@ def test_quantities_are_small_and_positive() -> None:
         ({"batch_rows": 0}, "batch_rows=0"),
         ({"unmatched": 1.1}, "unmatched=1.1 cannot be used"),
         ({"nulls": -0.1}, "nulls=-0.1"),
-        ({"nulls": 0.6, "unmatched": 0.6}, "more than the whole stream"),
+        ({"nulls": 0.6, "unmatched": 0.6}, "add up to more than 1"),
         ({"stride": 0}, "stride=0"),
         ({"offset": -1}, "offset=-1"),
     ],

@@ -1,9 +1,9 @@
-"""Warehouses that take every micro-batch exactly once, whoever dies in between.
+"""Warehouses that store every micro-batch exactly once, even if a worker or the driver crashes.
 
-    worker:  stage(rows)  -> Staged      rows are written where no reader looks
-    driver:  commit(all)  -> bool        one atomic step makes them visible, or finds them there
+    worker:  stage(rows)  -> Staged      rows are written where readers do not look
+    driver:  commit(all)  -> bool        one atomic step makes them visible; False if it was done
 
-Whatever is staged and not committed is rubbish, which a later commit sweeps up.
+Rows that are staged and not committed are garbage, which a later commit removes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ OUTPUTS = ("parquet", "delta", "postgresql")
 
 
 def open_sink(output: str, **options: Any) -> Sink:
-    """The sink for an output format; its library is imported only now."""
+    """The sink for an output format; its library is imported here, on first use."""
     if output == "parquet":
         from semistream.sinks.parquet import ParquetSink
 

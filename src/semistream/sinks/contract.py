@@ -1,4 +1,4 @@
-"""What a warehouse promises: a batch of a query is there once, whole, or not at all."""
+"""The contract of a warehouse: a batch of a query is stored exactly once, completely, or not."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import pyarrow as pa
 
 from semistream.errors import SemistreamError
 
-ABANDONED = 7 * 24 * 3600.0  # seconds without a sign of life after which a query's rubbish goes
-SWEEP_EVERY = 100  # batches of a query, its first included, between looks at others' rubbish
+ABANDONED = 7 * 24 * 3600.0  # seconds of inactivity after which a query's staged data is removed
+SWEEP_EVERY = 100  # batches of a query between sweeps of other queries' garbage
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What makes a micro-batch the same one, however often it is run."""
+    """The identity of a micro-batch; a replay has the same one."""
 
     query: str
     number: int
 
     def is_in(self, newest: int | None, place: str) -> bool:
-        """Whether the sink has it, whose newest batch of this query is ``newest``.
+        """Whether the sink has this batch, given its ``newest`` batch of the query.
 
-        Spark repeats the newest batch, never one before it. A smaller number comes from a
-        checkpoint that is older than the sink, and then stands for other rows than it did.
+        Spark replays only the newest batch. A smaller number means that the checkpoint is older
+        than the sink, and the batch may contain other rows than the one committed under its number.
         """
         if newest is None or self.number > newest:
             return False
@@ -33,25 +33,25 @@ class Batch:
             return True
         raise SemistreamError(
             f"the checkpoint is older than the sink: query {self.query} writes batch "
-            f"{self.number}, but {place} has its batch {newest} already. Was the checkpoint "
-            "restored from a backup, or did a crash take its newest files? The rows may be other "
-            "ones than those written under this number, so the batch is neither written nor "
-            f"skipped. Use the checkpoint that knows batch {newest}, or restore the sink to its "
+            f"{self.number}, but {place} already has its batch {newest}. Was the checkpoint "
+            "restored from a backup, or did a crash lose its newest files? The rows may differ "
+            "from those written under this number, so the batch is neither written nor "
+            f"skipped. Use the checkpoint that contains batch {newest}, or restore the sink to its "
             f"state before batch {self.number}, too. If this is an old driver whose successor "
-            "runs, stop it; nothing is lost"
+            "is running, stop it; nothing is lost"
         )
 
 
 @dataclass(frozen=True)
 class Staged:
-    """What one task wrote and nobody sees yet: the message from a worker to the driver."""
+    """Rows that one task wrote and that are not visible yet: its message to the driver."""
 
     batch: Batch
     partition: int
     rows: int
     nbytes: int
     place: str
-    """A file name or table name; empty when there was no row."""
+    """A file name or table name; empty if there were no rows."""
     schema: bytes
     """The Arrow schema of the rows, serialized."""
 
@@ -61,22 +61,22 @@ class Staged:
 
 
 class Sink(Protocol):
-    """Staging runs in workers, at once and more than once; committing runs in one driver."""
+    """Staging runs in workers, in parallel and possibly repeated; committing in the driver."""
 
     @property
     def place(self) -> str:
-        """What it writes to: two sinks with the same place share a ledger."""
+        """The target: two sinks with the same place share a ledger."""
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        """Refuse now what would fail later: a place that cannot be written, a schema."""
+        """Raise early if the target is not writable or the schema does not fit."""
 
     def stage(
         self, rows: Iterable[pa.RecordBatch], schema: pa.Schema | None, batch: Batch, partition: int
     ) -> Staged:
-        """Write rows where no reader looks. A schema of None is that of the first batch."""
+        """Write rows where readers do not look. ``schema`` defaults to the first batch's."""
 
     def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
-        """Make the batch visible in one step; False if it was there already."""
+        """Make the batch visible atomically; False if it was committed before."""
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
         """Remove what was staged."""
@@ -85,7 +85,7 @@ class Sink(Protocol):
 def peek(
     rows: Iterable[pa.RecordBatch], schema: pa.Schema | None
 ) -> tuple[pa.Schema | None, Iterable[pa.RecordBatch]]:
-    """The schema of the rows, and the rows without empty batches; no row is lost by looking."""
+    """The schema of the rows, and an iterator over all of them without empty batches."""
     from itertools import chain
 
     full = (batch for batch in rows if batch.num_rows)

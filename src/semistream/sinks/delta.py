@@ -1,9 +1,9 @@
 """A Delta table, through delta-rs: no jar, no JVM.
 
-Workers write data files into the table's folder, where no reader of Delta looks until the log
-names them. The driver's commit adds all of them and the application transaction (query, batch)
-in one log entry: a batch that is replayed finds its transaction and adds nothing. Files that
-nobody committed are removed by the next commit of the same query, and by Delta's own vacuum.
+Workers write data files into the table's folder; Delta readers ignore them until the log lists
+them. The driver's commit adds all of them and the application transaction (query, batch) in one
+log entry: a replayed batch finds its transaction and adds nothing. Uncommitted files are removed
+by the next commit of the same query, and by Delta's own vacuum.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _PREFIX = "semistream-"
 
 
 class DeltaSink:
-    """Exactly once into a Delta table in a local or mounted folder; made by its first batch.
+    """Exactly-once writes to a Delta table in a local or mounted folder.
 
-    A commit waits until the disk has the rows and the log; ``durable`` as in
+    The first batch creates the table. A commit syncs the rows and the log; ``durable`` as in
     :class:`~semistream.sinks.parquet.ParquetSink`.
     """
 
@@ -48,9 +48,7 @@ class DeltaSink:
                 "output='delta' needs delta-rs; pip install 'semistream[delta]'"
             ) from error
         if not os.fspath(path) or "://" in os.fspath(path):
-            raise ConfigError(
-                f"path={os.fspath(path)!r}: the sink writes to a local or mounted folder"
-            )
+            raise ConfigError(f"path={os.fspath(path)!r} is a URL; use a local or mounted folder")
         if compression not in _COMPRESSIONS:
             raise ConfigError(
                 f"compression={compression!r}; choose one of {', '.join(_COMPRESSIONS)}"
@@ -66,14 +64,14 @@ class DeltaSink:
     def check(self, schema: pa.Schema | None = None) -> None:
         refuse_unwritable(self.path)
         table = self._open()
-        # What a first batch left when it died is ours, and no reason to refuse.
+        # Staged files of a first batch that crashed are ours, not foreign data.
         foreign = self.path.exists() and any(
             not file.name.startswith(_PREFIX) and file.name != "_delta_log"
             for file in self.path.iterdir()
         )
         if table is None and foreign:
             raise ConfigError(
-                f"path={str(self.path)!r} holds files but no Delta table; name another folder"
+                f"path={str(self.path)!r} has files but is not a Delta table; use another folder"
             )
         if table is not None:
             refuse_demanding(table, self.path)
@@ -104,7 +102,7 @@ class DeltaSink:
 
         table = self._open()
         if table is not None and self._has(table, batch):
-            self._sync_log(0)  # the driver that wrote the entry may have died before it did
+            self._sync_log(0)  # the driver that wrote the entry may have crashed before the sync
             self._remove(staged, spare=self._committed(table))
             return False
         serialized = _one_schema(staged)
@@ -112,7 +110,7 @@ class DeltaSink:
         arrow = None if serialized is None else pa.ipc.read_schema(pa.py_buffer(serialized))
         if table is None:
             if arrow is None:
-                return True  # no row and no column yet: nothing that a table could hold
+                return True  # no rows and no schema yet: nothing to create a table from
             table = self._create(arrow)
         refuse_demanding(table, self.path)
         if arrow is not None:
@@ -136,7 +134,7 @@ class DeltaSink:
                 actions, "append", table.schema(), commit_properties=properties
             )
         except CommitFailedError:
-            if self._has(self._open(), batch):  # another driver was faster: theirs counts
+            if self._has(self._open(), batch):  # another driver committed first
                 return self._commit(staged, batch)
             raise
         self._sync_log(before)
@@ -144,7 +142,7 @@ class DeltaSink:
         return True
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
-        """A batch that is in the log keeps its files, whatever happened after it got there."""
+        """A batch that is in the log keeps its files, even if the commit failed later."""
         table = self._open()
         newest = None if table is None else table.transaction_version(batch.query)
         if newest is None or newest < batch.number:
@@ -157,7 +155,7 @@ class DeltaSink:
     def _create(self, schema: pa.Schema) -> Any:
         from deltalake import DeltaTable
 
-        # A later batch may hold a null where this one cannot.
+        # Columns are nullable: a later batch may have nulls.
         relaxed = pa.schema([field.with_nullable(True) for field in schema])
         delta = self._delta_schema(relaxed)
         table = DeltaTable.create(str(self.path), schema=delta, mode="ignore")
@@ -165,7 +163,7 @@ class DeltaSink:
         return table
 
     def _sync_log(self, version: int) -> None:
-        """Bring the log to the disk from a version on; delta-rs does not wait for it."""
+        """Sync the log from a version on; delta-rs does not."""
         log = self.path / "_delta_log"
         for name in names(self.disk, log):
             number = name.partition(".")[0]
@@ -188,8 +186,8 @@ class DeltaSink:
 
         try:
             return Schema.from_arrow(schema.remove_metadata())
-        except Exception as error:  # delta-rs raises bare exceptions for types it does not have
-            raise SchemaError(f"a Delta table cannot hold these columns: {error}") from error
+        except Exception as error:  # delta-rs raises bare exceptions for unsupported types
+            raise SchemaError(f"a Delta table cannot store these columns: {error}") from error
 
     def _refuse_other(self, table: Any, delta: Any) -> None:
         ours = {field.name: str(field.type) for field in delta.fields}
@@ -197,7 +195,7 @@ class DeltaSink:
         if ours != theirs:
             raise SchemaError(
                 f"the Delta table {self.path} has the columns {theirs}, the rows have {ours}; "
-                "select and cast the columns, or name another table"
+                "select and cast the columns, or use another table"
             )
 
     def _remove(self, staged: Sequence[Staged], spare: set[str]) -> None:
@@ -206,16 +204,16 @@ class DeltaSink:
                 remove(self.disk, self.path / part.place)
 
     def _sweep(self, batch: Batch, keep: set[str]) -> None:
-        """Remove files that dead tasks of this batch left, and now and then those of others."""
+        """Remove files of this batch's dead tasks; periodically those of abandoned queries."""
         for name in names(self.disk, self.path):
             if name.startswith(self._prefix(batch)) and name not in keep:
                 remove(self.disk, self.path / name)
         if batch.number % SWEEP_EVERY == 0:
-            with contextlib.suppress(OSError):  # the next look will do
+            with contextlib.suppress(OSError):  # the next sweep tries again
                 self._sweep_abandoned()
 
     def _sweep_abandoned(self) -> None:
-        """Remove files of ours that no version of the table knows, long after they were staged."""
+        """Remove old staged files that no version of the table lists."""
         now = time.time()
         for name in self._open().vacuum(dry_run=True, full=True):
             file = self.path / name

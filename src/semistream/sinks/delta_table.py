@@ -1,8 +1,7 @@
-"""What an existing Delta table demands of a writer, and whether the sink can honour it.
+"""What an existing Delta table requires of a writer, and whether the sink supports it.
 
-The sink adds whole files with all columns in them. A table that wants more than that (a folder for
-each partition, a condition that every row fulfils, columns stored under other names) is refused:
-its readers would return wrong rows.
+The sink adds complete files with all columns. It raises for a table that requires more than that
+(partition folders, constraints, column mapping), because its readers would return wrong rows.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from typing import Any
 
 from semistream.errors import ConfigError, SchemaError
 
-# Features that ask nothing of a writer who only adds files, or nothing unless a column or a
-# setting below makes use of them.
+# Features that require nothing of a writer that only adds files, or nothing unless a column or a
+# setting below uses them.
 _HONOURED = {
     "allowColumnDefaults",
     "appendOnly",
@@ -44,11 +43,11 @@ _DEMANDS = {
 
 
 def refuse_demanding(table: Any, path: Path) -> None:
-    """Refuse a table that the sink would write wrongly."""
+    """Raise if the table requires a feature that the sink does not support."""
     for demand in _demands(table):
         raise ConfigError(
-            f"the Delta table {path} has {demand}, which this sink does not honour; write to it "
-            "with Spark's own Delta sink (foreachBatch), or name another table"
+            f"the Delta table {path} has {demand}, which this sink does not support; write to it "
+            "with Spark's own Delta sink (foreachBatch), or use another table"
         )
 
 
@@ -74,14 +73,14 @@ def _demands(table: Any) -> Iterable[str]:
 
 
 def refuse_nulls(table: Any, files: Iterable[Path]) -> None:
-    """Refuse nulls in columns that the table declares NOT NULL."""
+    """Raise if a NOT NULL column of the table has nulls in these files."""
     required = [field.name for field in table.schema().fields if not field.nullable]
     for file in files if required else ():
         for name in required:
             if _has_nulls(file, name):
                 raise SchemaError(
                     f"column {name!r} of the Delta table {table.table_uri} is NOT NULL, but the "
-                    "rows have a null in it; filter them, or let the table allow nulls"
+                    "rows have nulls in it; filter them, or make the column nullable"
                 )
 
 

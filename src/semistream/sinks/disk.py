@@ -1,4 +1,4 @@
-"""How the file sinks change a folder: steps of :class:`~semistream.master.files.Files` only."""
+"""Folder operations of the file sinks, built on :class:`~semistream.master.files.Files` only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semistream.master.files import Files
 
 
 class Unsynced(Files):
-    """Never waits for the disk: outlives every process, but not a loss of power."""
+    """Never syncs: files survive a crash of any process, but not a power failure."""
 
     def sync(self, file: BinaryIO) -> None:
         file.flush()
@@ -22,17 +22,17 @@ class Unsynced(Files):
 
 
 def make_folders(disk: Files, folder: Path) -> None:
-    """Also the folders above it. A new folder is lost in a crash until its parent is synced."""
+    """Create a folder and its parents. A crash loses a new folder until its parent is synced."""
     if not folder.is_dir():
         make_folders(disk, folder.parent)
-        with contextlib.suppress(FileExistsError):  # another task makes it, too
+        with contextlib.suppress(FileExistsError):  # another task created it
             disk.mkdir(folder)
-        with contextlib.suppress(PermissionError):  # a folder above may be closed to us
+        with contextlib.suppress(PermissionError):  # no permission on the parent folder
             disk.sync_folder(folder.parent)
 
 
 def sync_folders(disk: Files, folder: Path, top: Path) -> None:
-    """A folder and those above it up to ``top``: their makers may have died before they did it."""
+    """Sync a folder and its parents up to ``top``: their creators may have crashed before it."""
     while True:
         disk.sync_folder(folder)
         if folder == top:
@@ -53,7 +53,7 @@ def remove(disk: Files, path: Path) -> None:
 
 
 def remove_folder(disk: Files, folder: Path, spare: frozenset[str] = frozenset()) -> None:
-    """A folder of files. What cannot be removed stays for the next time."""
+    """Remove a folder of files. Files that cannot be removed stay for the next sweep."""
     with contextlib.suppress(OSError):
         for name in names(disk, folder):
             if name not in spare:
@@ -63,12 +63,12 @@ def remove_folder(disk: Files, folder: Path, spare: frozenset[str] = frozenset()
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A full disk or a folder without permission, in words. Never wrap the user's rows in it:
-    what they raise is not about writing."""
+    """Turns an OSError (full disk, no permission) into a readable error. Do not wrap code that
+    produces the user's rows: its errors are not about writing."""
     try:
         yield
     except OSError as error:
         raise SemistreamError(
-            f"{error.filename or path} cannot be written: {error.strerror or error}; make room, "
-            "or check disk and permissions, and start the query again: it repeats this batch"
+            f"{error.filename or path} cannot be written: {error.strerror or error}; free space, "
+            "or check disk and permissions, and restart the query: it replays this batch"
         ) from error

@@ -21,7 +21,7 @@ _ROW_GROUP_ROWS = 1 << 20
 def write_parquet(
     rows: Iterable[pa.RecordBatch], schema: pa.Schema, path: Path, compression: str, disk: Files
 ) -> tuple[int, int]:
-    """Rows and bytes of the file, which is synced. One that cannot be finished is removed."""
+    """Write and sync a file; returns its rows and bytes. Removes it if writing fails."""
     with writing(path):
         make_folders(disk, path.parent)
         file = disk.create(path)
@@ -32,7 +32,7 @@ def write_parquet(
                 disk.sync(file)
                 return count, file.tell()
     except BaseException:
-        with contextlib.suppress(OSError):  # what cannot be removed now, a later commit sweeps
+        with contextlib.suppress(OSError):  # a later commit removes it
             disk.unlink(path)
         raise
 
@@ -46,7 +46,7 @@ def _write(
 ) -> int:
     import pyarrow.parquet as pq
 
-    # Dictionary pages are worth their time only for text.
+    # Dictionary encoding pays off only for text.
     texts = [f.name for f in schema if pa.types.is_string(f.type) or _is_large(f.type)]
     with writing(path):
         writer = pq.ParquetWriter(
@@ -69,7 +69,7 @@ def _write(
                 _write_group(writer, group, schema)
             writer.close()
     except BaseException:
-        with contextlib.suppress(Exception):  # the first failure is the one to report
+        with contextlib.suppress(Exception):  # report the first failure
             writer.close()
         raise
     return count
@@ -84,26 +84,26 @@ def _is_large(kind: pa.DataType) -> bool:
 
 
 def refuse_incomplete(disk: Files, sizes: Mapping[Path, int]) -> None:
-    """Refuse to commit staged files that are not there as their tasks wrote them."""
+    """Raise if staged files are missing or differ in size from what their tasks wrote."""
     for path, nbytes in sizes.items():
         try:
             found: int | None = disk.stat(path).st_size
         except FileNotFoundError:
             found = None
         if found != nbytes:
-            state = "is gone" if found is None else f"has {found} bytes instead of {nbytes}"
+            state = "is missing" if found is None else f"has {found} bytes instead of {nbytes}"
             raise SemistreamError(
-                f"the staged file {path} {state}: something else deletes or changes files in this "
-                "folder, or an old driver of the query still runs; the batch has to run again"
+                f"the staged file {path} {state}: another program deletes or changes files in this "
+                "folder, or an old driver of the query is still running; the batch must be replayed"
             )
 
 
 def refuse_unwritable(path: Path) -> None:
-    """Refuse a folder that cannot be written or made. It is only looked at: nothing is made."""
+    """Raise if a folder cannot be written or created. Only checks; creates nothing."""
     if path.exists() and not path.is_dir():
-        raise ConfigError(f"path={str(path)!r} is a file; name a folder")
+        raise ConfigError(f"path={str(path)!r} is a file; give a folder")
     above = path
     while not above.exists():
         above = above.parent
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
-        raise ConfigError(f"path={str(path)!r} cannot be written: {above} does not allow it")
+        raise ConfigError(f"path={str(path)!r} cannot be written: no permission on {above}")

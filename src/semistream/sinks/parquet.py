@@ -1,16 +1,16 @@
 """A folder of Parquet files that any reader may read at any time.
 
     <path>/part-<query>-<batch>-<partition>.parquet      committed rows
-    <path>/_semistream/staging/<query>/<batch>/...       rows of tasks that run, or died
+    <path>/_semistream/staging/<query>/<batch>/...       rows of running or crashed tasks
     <path>/_semistream/log/<query>/<batch>.json          the commit: staged name -> final name
 
-Readers pass over names that begin with an underscore. Publishing the log entry is the commit;
-giving the staged files their final names can be repeated by whoever finds it unfinished: that is
-what a replayed batch does, instead of adding its rows again. The order on disk is: staged files,
-log entry, final names; only then staged names go.
+Readers skip names that begin with an underscore. Publishing the log entry is the commit. Giving
+the staged files their final names is idempotent: a replayed batch completes it, instead of adding
+its rows again. The order on disk is: staged files, log entry, final names; only then are the
+staged names removed.
 
-A reader that lists the folder meanwhile sees a part of the batch, never an uncommitted row and
-never a row twice. :meth:`ParquetSink.files` lists whole batches only.
+A reader that lists the folder meanwhile may see a part of the batch, but never an uncommitted row
+and never a row twice. :meth:`ParquetSink.files` lists only complete batches.
 """
 
 from __future__ import annotations
@@ -36,22 +36,20 @@ _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
 
 
 class ParquetSink:
-    """Exactly once into a folder of a local or mounted file system that workers share.
+    """Exactly-once writes to a folder of a local or mounted file system that workers share.
 
-    A commit waits until the disk has the rows and the log entry, so that it outlives a loss of
-    power. With ``durable=False`` nothing waits: a commit then outlives every process, but power
-    that fails may take or damage the newest batches, which Spark does not write again.
+    A commit syncs the rows and the log entry, so that it survives a power failure. With
+    ``durable=False`` nothing is synced: a commit then survives a crash of any process, but a power
+    failure may lose or damage the newest batches, which Spark does not write again.
     """
 
     def __init__(
         self, path: str | os.PathLike[str], compression: str = "snappy", durable: bool = True
     ) -> None:
         if not os.fspath(path):
-            raise ConfigError("path='': name the folder that the files go to")
+            raise ConfigError("path='' is empty; give the folder to write to")
         if "://" in os.fspath(path):
-            raise ConfigError(
-                f"path={os.fspath(path)!r}: the sink writes to a local or mounted folder"
-            )
+            raise ConfigError(f"path={os.fspath(path)!r} is a URL; use a local or mounted folder")
         if compression not in _COMPRESSIONS:
             raise ConfigError(
                 f"compression={compression!r}; choose one of {', '.join(_COMPRESSIONS)}"
@@ -92,8 +90,8 @@ class ParquetSink:
         newest = log.newest()
         if newest is not None:
             done = batch.is_in(newest.batch, f"the folder {self.path}")
-            # What is left of the newest batch is finished also when the next one comes, because
-            # the sweep below removes its staged files.
+            # An unfinished newest batch is also completed when the next one arrives, because the
+            # sweep below removes its staged files.
             if done or self._staging(Batch(batch.query, newest.batch)).exists():
                 self._finish(newest, log)
             if done:
@@ -111,14 +109,14 @@ class ParquetSink:
             sync_folders(self.disk, self._staging(batch), self.path)
         entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files)
         if not log.publish(entry):
-            return self._commit(staged, batch)  # another driver was faster: theirs counts
+            return self._commit(staged, batch)  # another driver committed first
         self._finish(entry, log)
         self._sweep(batch, log)
         return True
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
-        """A commit that failed after it published its entry is finished by the next one: what
-        the entry names stays."""
+        """If the commit failed after publishing its entry, the next commit completes it, so the
+        files listed in the entry stay."""
         entry = self._log(_safe(batch.query)).read(batch.number)
         kept = entry.files if entry is not None else {}
         for part in staged:
@@ -126,7 +124,7 @@ class ParquetSink:
                 remove(self.disk, self._staging(batch) / part.place)
 
     def files(self) -> list[Path]:
-        """The files of committed batches which have all their names: a consistent view."""
+        """The files of completely committed batches: a consistent view."""
         unfinished: set[str] = set()
         for query in names(self.disk, self._own / "log"):
             for entry in self._log(query).entries():
@@ -137,9 +135,9 @@ class ParquetSink:
         return [file for file in found if file.name not in unfinished]
 
     def _finish(self, entry: Entry, log: Log) -> None:
-        """Give the staged files of a published batch their final names, as far as they lack them.
+        """Give the staged files of a published batch their final names, where still missing.
 
-        By links: a staged name goes only when the disk has the final one.
+        Uses hard links: a staged name is removed only after the final one is synced.
         """
         log.sync()
         staging = self._staging(Batch(entry.query, entry.batch))
@@ -148,7 +146,7 @@ class ParquetSink:
             try:
                 self.disk.link(source, target)
             except FileExistsError:
-                # One of a commit whose entry was lost with the power, as durable=False allows.
+                # Left by a commit whose entry a power failure lost, as durable=False allows.
                 if source.exists() and not source.samefile(target):
                     self.disk.rename(source, target)
             except FileNotFoundError as error:
@@ -164,22 +162,22 @@ class ParquetSink:
         return SemistreamError(
             f"batch {entry.batch} of query {entry.query} is committed, but its file {source} was "
             f"deleted from outside. Restore it; or, to write the batch again, {others} {path}; "
-            f'or, if its rows are elsewhere by now, write "files": {{}} into {path}'
+            f'or, if its rows were moved elsewhere, write "files": {{}} into {path}'
         )
 
     def _sweep(self, batch: Batch, log: Log) -> None:
-        """Remove what dead tasks left in this batch and the ones before, and old log entries."""
+        """Remove staged files of this and earlier batches, and old log entries."""
         staging = self._staging(batch).parent
         for name in names(self.disk, staging):
             if name.isdigit() and int(name) <= batch.number:
                 remove_folder(self.disk, staging / name)
         log.trim()
         if batch.number % SWEEP_EVERY == 0:
-            with contextlib.suppress(OSError):  # the next look will do
+            with contextlib.suppress(OSError):  # the next sweep tries again
                 self._sweep_abandoned(self.disk.stat(log.path(batch.number)).st_mtime)
 
     def _sweep_abandoned(self, now: float) -> None:
-        """Remove what queries staged that never came back. ``now`` is the file system's clock."""
+        """Remove staged files of abandoned queries. ``now`` is the file system's clock."""
         for query in names(self.disk, self._own / "staging"):
             home = self._own / "staging" / query
             folders = [home / name for name in names(self.disk, home)]
@@ -200,14 +198,14 @@ class ParquetSink:
 
 
 def _safe(query: str) -> str:
-    """A query's id as a part of a file name; Spark's ids are UUIDs and stay as they are."""
+    """A query's id as part of a file name; Spark's ids are UUIDs and stay unchanged."""
     if re.fullmatch(r"[A-Za-z0-9-]{1,64}", query):
         return query
     return uuid.uuid5(uuid.NAMESPACE_OID, query).hex
 
 
 def _one_schema(staged: Sequence[Staged]) -> Any:
-    """The schema that all tasks wrote; they cannot differ unless something is very wrong."""
+    """The schema of all tasks; raises if they differ."""
     schemas = {s.schema for s in staged if s.rows}
     if len({pa.ipc.read_schema(pa.py_buffer(s)).remove_metadata() for s in schemas}) > 1:
         raise SchemaError("tasks of one batch staged rows of different schemas; cast them first")

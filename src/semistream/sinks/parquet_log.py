@@ -1,4 +1,4 @@
-"""The Parquet sink's ledger: one small file for each batch of a query, published in one step."""
+"""The Parquet sink's ledger: one small file per batch of a query, published atomically."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from semistream.master.files import Files
 from semistream.sinks.disk import make_folders, names, remove, sync_folders
 
 FORMAT = 1
-_KEEP = 100  # entries of a query; a replay only ever asks for its newest batch
+_KEEP = 100  # entries of a query; a replay needs only the newest
 _DRAFT = ".draft"
 
 
@@ -29,7 +29,7 @@ class Entry:
 
 
 class Log:
-    """The entries of one query, in a folder of their own below ``top``."""
+    """The entries of one query, in a folder below ``top``."""
 
     def __init__(self, folder: Path, top: Path, disk: Files) -> None:
         self.folder = folder
@@ -55,8 +55,8 @@ class Log:
             return None
         except ValueError as error:
             raise SemistreamError(
-                f"{path} is damaged: {error}; restore it from a backup. It says which files "
-                f"batch {batch} consists of"
+                f"{path} is damaged: {error}; restore it from a backup. It lists the files of "
+                f"batch {batch}"
             ) from error
         version = content.pop("format", None) if isinstance(content, dict) else None
         if version != FORMAT:
@@ -70,9 +70,9 @@ class Log:
             raise SemistreamError(f"{path} is damaged: {error}; restore it") from error
 
     def publish(self, entry: Entry) -> bool:
-        """The commit: the entry appears whole in one step; False if there is one already.
+        """The commit: publishes the entry atomically; False if there is one already.
 
-        A hard link, because a rename would silently replace what another driver published.
+        Uses a hard link, because a rename would silently replace another driver's entry.
         """
         make_folders(self._disk, self.folder)
         draft = self.folder / f"{uuid.uuid4().hex}{_DRAFT}"
@@ -89,11 +89,11 @@ class Log:
         return True
 
     def sync(self) -> None:
-        """Nothing that follows from an entry may be done before the disk has its name."""
+        """Sync the folder: required before acting on an entry."""
         sync_folders(self._disk, self.folder, self._top)
 
     def trim(self) -> None:
-        """Remove what no replay asks for, and what a dead driver left."""
+        """Remove entries that no replay needs, and drafts of dead drivers."""
         with contextlib.suppress(OSError):
             for name in names(self._disk, self.folder):
                 if name.endswith(_DRAFT):

@@ -1,9 +1,9 @@
-"""A table of PostgreSQL: rows by COPY through ADBC, one transaction per batch.
+"""A PostgreSQL table: rows by COPY through ADBC, one transaction per batch.
 
-Each task copies its rows into an unlogged table of its own (nobody's query reads it). The
-driver's commit is one transaction: it enters (query, batch) into the ledger and moves the rows of
-all tasks into the target; afterwards their tables go. A batch whose entry is there already is not
-moved again. A server that crashes empties unlogged tables; the commit counts their rows, so that
+Each task copies its rows into a separate unlogged staging table. The driver's commit is one
+transaction: it inserts (query, batch) into the ledger and moves the rows of all tasks into the
+target; afterwards the staging tables are dropped. A batch that is in the ledger already is not
+moved again. A server crash truncates unlogged tables; the commit compares their row counts, so
 such a batch fails and is replayed, and no row is lost.
 """
 
@@ -24,16 +24,16 @@ from semistream.sinks.postgresql_stage import Stages
 
 
 class PostgresWarehouse:
-    """Exactly once into one table, which the first batch makes if it is not there.
+    """Exactly-once writes to one table, which the first batch creates if it does not exist.
 
     Parameters
     ----------
     uri
         ``postgresql://user:password@host/database``.
     table, schema
-        Any names: they are quoted. Without a schema the server's search path decides.
+        Names are quoted. Without a schema, the server's search path applies.
     patience
-        Seconds to wait for a server that is away, or for a lock that another connection holds,
+        Seconds to wait for an unreachable server, or for a lock that another connection holds,
         before the batch fails.
     """
 
@@ -86,7 +86,7 @@ class PostgresWarehouse:
         try:
             name = self._stages.name(connection, batch, partition)
             with connection.cursor() as cursor:
-                # Made empty first: only a table without rows becomes unlogged for nothing.
+                # Created empty first: only then is SET UNLOGGED free.
                 options = {"db_schema_name": self.schema} if self.schema else {}
                 cursor.adbc_ingest(name, schema.empty_table(), mode="create", **options)
                 cursor.execute(f"ALTER TABLE {self._named(name)} SET UNLOGGED")
@@ -94,7 +94,7 @@ class PostgresWarehouse:
                 cursor.adbc_ingest(name, reader, mode="append", **options)
             connection.commit()
         except self._server.dialect.errors as error:
-            if counted.failure is not None:  # the rows themselves failed, not the database
+            if counted.failure is not None:  # the row iterator failed, not the database
                 raise counted.failure from error
             raise self._server.refusal(error) from error
         finally:
@@ -107,11 +107,11 @@ class PostgresWarehouse:
         def work(connection: Any) -> bool:
             self._server.limit(connection)
             self._ledger.prepare(connection)
-            # Two drivers of one query (one of them a ghost) come through here one after the other.
+            # The lock serializes two drivers of one query (one of them a zombie).
             self._server.lock(connection, lock)
             is_new = self._enter(connection, staged, batch)
             connection.commit()
-            with contextlib.suppress(*self._server.dialect.errors):  # the next commit sweeps
+            with contextlib.suppress(*self._server.dialect.errors):  # the next commit sweeps again
                 self._stages.sweep(connection, batch)
             return is_new
 
@@ -136,11 +136,13 @@ class PostgresWarehouse:
         found = self._server.rows(connection, f"SELECT count(*) FROM {stage}")[0][0]
         if found != part.rows:
             raise SemistreamError(
-                f"a task staged {part.rows} rows for {self._shown}, of which {found} are there: "
-                "the server crashed in between; the batch has to run again"
+                f"a task staged {part.rows} rows for {self._shown}, but {found} are left: "
+                "the server crashed in between; the batch must be replayed"
             )
         if not self._server.exists(connection, self._target):
-            self._server.lock(connection, f"create {self._target}")  # another query makes it, too
+            self._server.lock(
+                connection, f"create {self._target}"
+            )  # another query may create it, too
             self._server.execute(
                 connection, f"CREATE TABLE IF NOT EXISTS {self._target} (LIKE {stage})"
             )
@@ -154,7 +156,7 @@ class PostgresWarehouse:
 
 
 class _Counted:
-    """Counts rows on their way, and remembers an error that the driver would rename."""
+    """Counts rows, and keeps an error of the iterator that the database driver would wrap."""
 
     def __init__(self, rows: Iterable[pa.RecordBatch]) -> None:
         self._source = rows

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink's ledger: which batches of which query are in which table."""
+"""The PostgreSQL sink's ledger: the committed batches of each query and target table."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from semistream.sinks.postgresql_server import Server
 
 LEDGER = "semistream_ledger"
 FORMAT = 1
-_KEEP = 100  # entries of a query; a replay only ever asks for its newest batch
+_KEEP = 100  # entries of a query; a replay needs only the newest
 
 
 class Ledger:
@@ -22,9 +22,9 @@ class Ledger:
         self._target = target
 
     def prepare(self, connection: Any) -> None:
-        """Make the table if it is not there, in a transaction of its own.
+        """Create the table if it does not exist, in a separate transaction.
 
-        Under a lock: two queries that make it at once would hinder each other.
+        Under a lock, because concurrent CREATE TABLE IF NOT EXISTS statements can fail.
         """
         if not self._server.exists(connection, self._name):
             self._server.lock(connection, f"create {self._name}")
@@ -45,7 +45,8 @@ class Ledger:
         if ("format",) not in [tuple(row) for row in columns]:
             raise SemistreamError(
                 f"the table {self._name} has no column format. If an early release of semistream "
-                f"made it, ALTER TABLE {self._name} ADD COLUMN format integer NOT NULL DEFAULT 1; "
+                f"created it, ALTER TABLE {self._name} ADD COLUMN format integer NOT NULL DEFAULT "
+                "1; "
                 "otherwise rename it"
             )
 

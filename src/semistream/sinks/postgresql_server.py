@@ -1,4 +1,4 @@
-"""Connections of the PostgreSQL sink: patient while the server is away, never behind a ghost."""
+"""Connections of the PostgreSQL sink: retries with a time limit, and lock timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Lock = tuple[str, str]
 _PAUSE = 0.5
 _PASSING = ("08", "53", "57")  # SQLSTATE classes: connection, resources, operator intervention
 _LOCK_TIMEOUT = "55P03"
-# Who holds the advisory lock of this name, or a lock on this table that keeps a writer waiting.
+# Who holds the advisory lock of this name, or a lock on this table that blocks writers.
 _HOLDERS = """
 SELECT DISTINCT l.pid, coalesce(a.application_name, ''), coalesce(a.state, 'unknown'),
     coalesce(date_trunc('second', a.state_change)::text, 'unknown')
@@ -29,9 +29,9 @@ WHERE l.granted AND l.pid <> pg_backend_pid() AND (
 
 
 class Server:
-    """A server as seen from one sink.
+    """The server of one sink.
 
-    ``patience`` is how many seconds it waits for a server that is away, and for a lock.
+    ``patience``: seconds to wait for an unreachable server, and for a lock.
     """
 
     def __init__(self, uri: str, shown: str, patience: float | str) -> None:
@@ -46,10 +46,10 @@ class Server:
         self._shown = shown
 
     def patiently(self, work: Callable[[Any], T], close: bool = True, lock: Lock = ("", "")) -> T:
-        """Do it in one connection; while the server is away, wait and begin again.
+        """Run ``work`` in one connection; while the server is unreachable, wait and retry.
 
-        ``lock`` names the lock that the work takes and the table that it writes to, for the
-        search after a holder.
+        ``lock`` names the lock that the work takes and the table that it writes to, to find the
+        holder of a lock that times out.
         """
         deadline = time.monotonic() + self.patience
         while True:
@@ -73,22 +73,21 @@ class Server:
                 raise
 
     def limit(self, connection: Any) -> None:
-        """At the beginning of a transaction: it waits for locks, and hangs while it holds them,
-        only so long; and its commit waits for the disk."""
+        """Set a transaction's lock timeout and idle timeout, and make its commit synchronous."""
         self.execute(
             connection,
             "SELECT set_config('lock_timeout', $1, true), "
             "set_config('idle_in_transaction_session_timeout', $2, true), "
             "set_config('synchronous_commit', replace(current_setting('synchronous_commit'), "
             "'off', 'on'), true)",
-            # A zero would mean: for ever. A driver that hangs is ended before its successor,
-            # which waits for its lock, gives up.
+            # Zero would mean no timeout. The idle timeout is shorter, so that a hanging driver is
+            # disconnected before its successor, which waits for its lock, gives up.
             f"{max(100, int(1000 * self.patience))}ms",
             f"{max(1000, int(500 * self.patience))}ms",
         )
 
     def lock(self, connection: Any, name: str) -> None:
-        """One transaction at a time under this name, until it ends."""
+        """Take the advisory lock of this name until the transaction ends."""
         self.execute(connection, "SELECT pg_advisory_xact_lock(hashtext($1))", name)
 
     def refusal(self, error: Exception, lock: Lock = ("", "")) -> SemistreamError:
@@ -102,19 +101,19 @@ class Server:
     def _locked_out(self, lock: Lock) -> str:
         waited = f"{self._shown} cannot be written: waited {self.patience:g} s for a lock"
         found: list[Any] = []
-        with contextlib.suppress(*self.dialect.errors):  # it only makes the message better
+        with contextlib.suppress(*self.dialect.errors):  # only improves the message
             connection = self._connect()
             try:
                 found = self.rows(connection, _HOLDERS, *lock)
             finally:
                 self.close(connection)
         if not found:
-            return f"{waited}; start the query again, with a larger patience if need be"
+            return f"{waited}; restart the query, with a larger patience if necessary"
         pid, program, state, since = found[0]
         return (
             f"{waited} that process {pid} of the server holds (application {program!r}, {state} "
             f"since {since}). If it is a driver that hangs or whose host died, end it with SELECT "
-            f"pg_terminate_backend({pid}), and start the query again; if it is at work, wait for "
+            f"pg_terminate_backend({pid}), and restart the query; if it is active, wait for "
             "it or raise patience"
         )
 
@@ -131,7 +130,7 @@ class Server:
         return bool(self.rows(connection, sql, table)[0][0])
 
     def close(self, connection: Any) -> None:
-        with contextlib.suppress(Exception):  # what is broken cannot be closed, and need not be
+        with contextlib.suppress(Exception):  # a broken connection need not be closed
             connection.close()
 
     def _connect(self) -> Any:

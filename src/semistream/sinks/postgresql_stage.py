@@ -1,9 +1,9 @@
-"""The tables that tasks of the PostgreSQL sink stage their rows in: their names, and their end.
+"""The staging tables of the PostgreSQL sink: their names, and when they are dropped.
 
     semistream_stage_<query and target>_<batch>_<partition>_<staged at>_<random>
 
-The time is the server's, in hexadecimal seconds. A server cuts names after 63 characters; these
-stay below up to a billion batches.
+The time is the server's, in hexadecimal seconds. PostgreSQL truncates names after 63 characters;
+these stay below up to a billion batches.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DROP_WAIT = "500ms"
 
 
 class Stages:
-    """Staged tables in one schema, for one target."""
+    """Staging tables in one schema, for one target."""
 
     def __init__(self, server: Server, schema: str | None, target: str) -> None:
         self._server = server
@@ -38,8 +38,8 @@ class Stages:
         )
 
     def sweep(self, connection: Any, batch: Batch) -> None:
-        """Drop the tables of this batch's tasks and of dead tasks before; now and then those of
-        queries that never came back."""
+        """Drop the tables of this and earlier batches; periodically those of abandoned
+        queries."""
         staged = self._staged(connection)
         ours = self._owner(batch)
         done = [name for number, _, name in staged.pop(ours, []) if number <= batch.number]
@@ -51,7 +51,7 @@ class Stages:
         self.drop(connection, done)
 
     def drop(self, connection: Any, names: Sequence[str]) -> None:
-        """As far as nobody else holds them (a backup does, for hours): a later sweep is as good."""
+        """Skips tables that are locked (a backup may take hours); a later sweep drops them."""
         if not self._try_drop(connection, names):
             for name in names:
                 self._try_drop(connection, [name])
@@ -70,7 +70,7 @@ class Stages:
         return True
 
     def _staged(self, connection: Any) -> dict[str, list[tuple[int, int, str]]]:
-        """Batch, time and name of every staged table, by query and target."""
+        """Batch, time and name of every staging table, by query and target."""
         rows = self._server.rows(
             connection,
             "SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "

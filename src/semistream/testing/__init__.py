@@ -1,4 +1,4 @@
-"""For tests of programs that use semistream: a clock that they move, an observer that remembers."""
+"""For tests of programs that use semistream: a fake clock and a recording observer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semistream.engine.observer import Observer
 
 
 class FakeClock:
-    """A clock that stands still until it is moved, or moves a little whenever it is read.
+    """A clock that advances only by ``advance``, or by ``tick`` on every reading.
 
     >>> clock = FakeClock()
     >>> clock.advance(1.5)
@@ -30,7 +30,7 @@ class FakeClock:
 
 
 class RecordingObserver(Observer):
-    """Remembers all it is told as (method, arguments by position)."""
+    """Records every call as (method, positional arguments)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, tuple[Any, ...]]] = []

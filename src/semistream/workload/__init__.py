@@ -1,4 +1,4 @@
-"""Streams and relations that look like the world: skewed, bursty, local, with gaps and nulls.
+"""Realistic streams and relations: skewed, bursty, local, with gaps and nulls.
 
 >>> from semistream import workload
 >>> keys = workload.zipf(1_000, domain=1_000_000, exponent=1.0, seed=7, scattered=True)

@@ -1,7 +1,7 @@
-"""When the tuples come: constant, Poisson, bursty and self-similar, or in bursts with silences.
+"""Arrival processes: constant, Poisson, bursty and self-similar, or on/off.
 
-Each function returns the number of tuples in every time step, as an int64 array. A step is
-whatever the user takes it for (10 ms, a second); rates are tuples per step. :func:`timestamps`
+Each function returns the number of tuples in every time step, as an int64 array. The user chooses
+the length of a step (10 ms, a second); rates are tuples per step. :func:`timestamps`
 turns counts into a time for each tuple, :func:`cut` cuts a stream of batches accordingly.
 
 The bursty process is that of Naeem, Dobbie, Weber, *HYBRIDJOIN for Near-Real-Time Data
@@ -15,8 +15,8 @@ Differences from the paper
 - The paper's variable ``on`` is one for all sources, and the first source taken from the queue
   is never put back. Here every source has a state of its own and none is lost.
 - The paper takes at most one change from its priority queue per step; when several are due they
-  wait. Here all that are due happen. The queue then only merges the timelines of sources that do
-  not know of each other, so each timeline is walked by itself and the bandwidths are added.
+  wait. Here all due changes happen. The queue would then only merge the timelines of independent
+  sources, so each timeline is generated separately and the bandwidths are added.
 - The paper switches all sources on at time zero. Here each starts in a random state, so the
   stream has no opening burst.
 """
@@ -68,7 +68,7 @@ def bursty(steps: int, rate: float | None = None, seed: int = 0, sources: int = 
     Parameters
     ----------
     steps
-        How many time steps.
+        Number of time steps.
     rate
         Tuples per step in the long run; None leaves the bandwidths as they are, which gives
         2**sources - 1. In a stream shorter than many times 2**sources steps the mean still
@@ -76,7 +76,7 @@ def bursty(steps: int, rate: float | None = None, seed: int = 0, sources: int = 
     seed
         The same seed gives the same counts.
     sources
-        How many; each one more doubles the longest time scale.
+        Number of sources; each one doubles the longest time scale.
 
     >>> counts = bursty(10_000, rate=100.0, seed=1)
     >>> int(counts.min()), int(counts.max())
@@ -96,7 +96,7 @@ def bursty(steps: int, rate: float | None = None, seed: int = 0, sources: int = 
 def on_off(
     steps: int, rate: float, on_steps: float = 50.0, off_steps: float = 200.0, seed: int = 0
 ) -> Counts:
-    """``rate`` tuples per step while on, none while silent; both stretches of random length.
+    """``rate`` tuples per step while on, none while off; both periods have random lengths.
 
     >>> counts = on_off(10_000, rate=10.0, on_steps=50.0, off_steps=150.0, seed=1)
     >>> 0.15 < float((counts > 0).mean()) < 0.35
@@ -111,7 +111,7 @@ def on_off(
 
 
 def by_name(kind: str, rate: float, seed: int = 0) -> Callable[[int], Counts]:
-    """A process by its name, as a function of the number of steps.
+    """An arrival process by name, as a function of the number of steps.
 
     >>> by_name("constant", rate=2.0)(3).tolist()
     [2, 2, 2]
@@ -128,7 +128,7 @@ def by_name(kind: str, rate: float, seed: int = 0) -> Callable[[int], Counts]:
 
 
 def until(tuples: int, process: Callable[[int], Counts]) -> Counts:
-    """As many steps of a process as ``tuples`` need; the last step is cut to fit.
+    """As many steps of a process as ``tuples`` need; the last step is truncated.
 
     >>> until(7, lambda steps: constant(steps, rate=2.0)).tolist()
     [2, 2, 2, 1]
@@ -164,9 +164,9 @@ def timestamps(counts: Counts, step_seconds: float = 1.0) -> npt.NDArray[np.int6
 
 
 def cut(batches: Iterable[pa.RecordBatch], counts: Iterable[int]) -> Iterator[pa.RecordBatch]:
-    """Re-cut a stream so that batch t holds what arrives in step t; silent steps give empty ones.
+    """Re-batch a stream so that batch t has the arrivals of step t; it may be empty.
 
-    Ends with the stream or with the counts, whichever is first.
+    Ends with the stream or with the counts, whichever comes first.
 
     >>> from semistream.workload.stream import sales
     >>> [batch.num_rows for batch in cut(sales(100, 10), [3, 0, 5])]
@@ -198,7 +198,7 @@ def _steps_and_rate(steps: int, rate: float) -> tuple[int, float]:
 
 
 def _whole(expected: npt.NDArray[np.floating[Any]]) -> Counts:
-    """Whole tuples per step from the running total that is due, none lost on the way."""
+    """Integer tuples per step; rounds the running total, so that no tuple is lost."""
     totals = np.zeros(expected.size + 1, np.int64)
     totals[1:] = np.floor(expected)
     return totals[1:] - totals[:-1]

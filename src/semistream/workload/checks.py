@@ -1,4 +1,4 @@
-"""Checks of numeric options: the error names the option, its value, and what would do."""
+"""Checks of numeric options: the error names the option, its value, and the valid range."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from semistream.errors import ConfigError
 
 
 def integer(name: str, value: int, least: int, most: int | None = None) -> int:
-    """Check that an option is an integer in its range; the error says which range."""
+    """Check that an option is an integer in its range; raises ConfigError with the range."""
     in_range = (
         not isinstance(value, bool)
         and isinstance(value, (int, np.integer))
@@ -24,7 +24,7 @@ def integer(name: str, value: int, least: int, most: int | None = None) -> int:
 def number(
     name: str, value: float, least: float, most: float = float("inf"), *, open_low: bool = False
 ) -> float:
-    """Check that an option is a finite number in its range; the error says which range."""
+    """Check that an option is a finite number in its range; raises ConfigError with the range."""
     try:
         checked = float(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Batches to files: Parquet or Arrow IPC, by the name's ending, whole or not at all."""
+"""Writes batches to Parquet or Arrow IPC files, by extension, atomically."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ ENDINGS = (".parquet", ".arrow")
 
 
 def check_ending(path: str | Path) -> Path:
-    """Refuse a name whose ending says nothing about the format."""
+    """Raise if the file extension is not a supported format."""
     path = Path(path)
     if path.suffix not in ENDINGS:
-        raise ConfigError(f"{path} ends in {path.suffix!r}; end it in {' or '.join(ENDINGS)}")
+        raise ConfigError(
+            f"{path} has the unknown extension {path.suffix!r}; use {' or '.join(ENDINGS)}"
+        )
     return path
 
 

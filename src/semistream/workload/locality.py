@@ -34,7 +34,7 @@ def intervals(
 
     Difference from the paper: it numbers the intervals from 1 and the sub-domain of interval I
     starts at I twenty-fifths, which puts the last one beyond the domain; here the first interval
-    has the first sub-domain. After the last interval the first comes again.
+    has the first sub-domain. After the last interval the first one follows again.
 
     Parameters
     ----------
@@ -79,10 +79,10 @@ def shifting(
     seed: int = 0,
     scattered: bool = False,
 ) -> KeySource:
-    """A hot set that shifts: after ``every`` tuples, all ranks move on by ``by`` keys.
+    """A hot set that shifts: after ``every`` tuples, all ranks move by ``by`` keys.
 
     With ``by`` larger than the hot set, the hot set is replaced at once; with a small ``by`` and
-    a small ``every`` it drifts. Ranks that pass the end of the domain begin anew at key 1.
+    a small ``every`` it drifts. Ranks wrap around at the end of the domain to key 1.
 
     >>> keys = shifting(domain=100, every=10, by=7, exponent=50.0)
     >>> keys(8, 4).tolist()

@@ -1,7 +1,7 @@
-"""Pictures of a workload: is it as skewed, and as bursty, as it should be?
+"""Plots of a workload: is it as skewed, and as bursty, as it should be?
 
 Needs matplotlib: ``pip install 'semistream[plot]'``. Colours differ in lightness as well as in
-hue, so the pictures survive a grey printer.
+hue, so the plots are readable in greyscale.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def rank_frequency(
 def arrivals_over_time(
     counts: npt.NDArray[np.int64], path: str | Path, step_seconds: float = 1.0
 ) -> Path:
-    """Arrivals at three time scales: all of it, its first tenth, its first hundredth.
+    """Arrivals at three time scales: the whole stream, its first tenth, its first hundredth.
 
     A self-similar stream looks equally rough at each; a Poisson stream smooths out.
     """

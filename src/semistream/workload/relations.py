@@ -1,8 +1,8 @@
 """Synthetic master relations of any size and row width, as Arrow batches.
 
-The papers' R has rows of 120 bytes behind an integer key. Ours looks like a product catalogue,
-so that an example reads like one, and is made fast enough (millions of rows a second) that a
-relation of 20 million rows is ready in seconds.
+The papers' R has rows of 120 bytes with an integer key. Ours is a product catalogue, which makes
+examples readable. Generation is fast (millions of rows per second): a relation of 20 million rows
+takes seconds.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def products(
     Parameters
     ----------
     rows
-        How many rows in all.
+        Total number of rows.
     row_bytes
         Bytes of one row in Arrow memory; the description is padded to reach it.
     seed
         The same seed gives the same bytes.
     shuffled
-        Rows in a seeded random order instead of key order.
+        Rows in seeded random order instead of key order.
     stride
-        The keys are stride, 2 * stride, 3 * stride, ...: above 1 the key range has gaps.
+        The keys are stride, 2 * stride, 3 * stride, ...; above 1 the key range has gaps.
     copies
         Rows per key (the N of Naeem et al., *Skewed Distributions in Semi-Stream Joins*,
         section 5.2, temporal locality). The copies share the price and differ in the rest.
@@ -82,13 +82,13 @@ def products(
             f"batch_rows={batch_rows} of {row_bytes} bytes exceed 2 GB; "
             f"use batch_rows={2**31 // row_bytes - 1} at most"
         )
-    stream_key(seed, "check")  # a bad seed is refused now, not at the first batch
+    stream_key(seed, "check")  # raise for a bad seed now, not at the first batch
     batches = _batches(rows, row_bytes, seed, shuffled, stride, copies, batch_rows)
     return pa.RecordBatchReader.from_batches(SCHEMA, batches)
 
 
 def price_of(product_ids: npt.ArrayLike, seed: int = 0) -> npt.NDArray[np.float64]:
-    """The price that :func:`products` gives these products, so that a join can be checked.
+    """The prices that :func:`products` generates for these keys, to check a join.
 
     >>> first = next(iter(products(3)))
     >>> price_of([1, 2, 3]).tolist() == first["price"].to_pylist()
@@ -101,9 +101,9 @@ def price_of(product_ids: npt.ArrayLike, seed: int = 0) -> npt.NDArray[np.float6
 
 
 def product_rows(product_ids: npt.ArrayLike, row_bytes: int = 113, seed: int = 0) -> pa.RecordBatch:
-    """The whole rows that :func:`products` gives these products, to check a join by every column.
+    """The rows that :func:`products` generates for these keys, to check every column of a join.
 
-    It knows the plain catalogue: one row per key, no gaps between the keys.
+    Only for the default catalogue: one row per key, no gaps between the keys.
 
     >>> first = next(iter(products(3)))
     >>> product_rows([3, 1]).equals(first.take(pa.array([2, 0])))

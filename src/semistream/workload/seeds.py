@@ -1,7 +1,7 @@
 """One seed, many independent random streams.
 
-A user gives one seed. Keys, quantities, gaps and so on each draw from a stream of their own,
-named by its purpose, so that adding a column never changes the others.
+A user gives one seed. Keys, quantities, gaps and so on each draw from a separate stream, named by
+its purpose, so that adding a column never changes the others.
 """
 
 from __future__ import annotations

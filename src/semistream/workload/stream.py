@@ -1,8 +1,8 @@
 """Streams of sales as Arrow batches: who bought what, 20 bytes a tuple.
 
-The papers' stream tuple is small (20 bytes) and its key points into the master relation. Which
-key comes when is a matter of the *key source*: a function of (offset, n) that returns the keys
-at those positions. Zipf is the default; :mod:`semistream.workload.locality` has others.
+The papers' stream tuple is small (20 bytes) and its key refers to the master relation. A *key
+source*, a function of (offset, n), returns the keys at those positions. Zipf is the default;
+:mod:`semistream.workload.locality` has others.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ def sales(
     batch_rows
         Tuples per batch; the last batch may be shorter.
     unmatched
-        Share of tuples whose key the master does not hold: below its smallest key, above its
+        Fraction of tuples whose key is not in the master: below its smallest key, above its
         largest and, if ``stride`` leaves gaps, between its keys, in equal parts.
     nulls
-        Share of tuples whose key is null.
+        Fraction of tuples whose key is null.
     stride
         The stride that the relation was made with.
     offset
         Position of the first tuple. ``sale_id`` is the position, so a replay is exact.
     keys
-        Another key source; it gives keys in 1..products before ``stride`` is applied.
+        Another key source; it returns keys in 1..products before ``stride`` is applied.
 
     >>> batch = next(sales(100_000, products=1_000, seed=7, batch_rows=50_000))
     >>> batch.num_rows, batch.nbytes / batch.num_rows
@@ -81,8 +81,8 @@ def sales(
     nulls = number("nulls", nulls, 0.0, 1.0)
     if unmatched + nulls > 1.0:
         raise ConfigError(
-            f"unmatched={unmatched} and nulls={nulls} are more than the whole stream; "
-            "let them add up to 1 at most"
+            f"unmatched={unmatched} and nulls={nulls} add up to more than 1; "
+            "their sum must be at most 1"
         )
     stream_key(seed, "check")
 

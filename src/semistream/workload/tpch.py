@@ -32,7 +32,7 @@ ORDERS_PER_SCALE = 1_500_000
 def generate(folder: str | Path, scale: float = 1.0) -> dict[str, Path]:
     """Write Customer and Orders of this scale factor as Parquet files; return their paths.
 
-    Files that are there already are kept, so give each scale a folder of its own.
+    Existing files are kept, so use a separate folder for each scale.
     """
     scale = number("scale", scale, 0.0, 100_000.0, open_low=True)
     folder = Path(folder)
@@ -46,7 +46,7 @@ def generate(folder: str | Path, scale: float = 1.0) -> dict[str, Path]:
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     if finished.returncode != 0 or not all(path.exists() for path in paths.values()):
         raise ConfigError(
-            f"tpchgen-cli could not make scale={scale:g} in {folder}: "
+            f"tpchgen-cli could not generate scale={scale:g} in {folder}: "
             f"{finished.stderr.strip() or 'no file was written'}; check the folder and the version"
         )
     return paths
@@ -58,7 +58,7 @@ def customers(folder: str | Path, batch_rows: int = 65_536) -> pa.RecordBatchRea
 
 
 def orders(folder: str | Path, batch_rows: int = 50_000) -> pa.RecordBatchReader:
-    """The Orders table as a stream; ``o_custkey`` points to the customer."""
+    """The Orders table as a stream; ``o_custkey`` refers to the customer."""
     return _read(Path(folder) / "orders.parquet", batch_rows)
 
 
@@ -104,9 +104,11 @@ def _program() -> str:
 def _read(path: Path, batch_rows: int) -> pa.RecordBatchReader:
     batch_rows = integer("batch_rows", batch_rows, 1)
     if not path.exists():
-        raise ConfigError(f"there is no {path}; make it with tpch.generate({str(path.parent)!r})")
+        raise ConfigError(
+            f"{path} does not exist; create it with tpch.generate({str(path.parent)!r})"
+        )
     file = pq.ParquetFile(path)
-    # The generator writes string views; plain strings are what other tools know.
+    # The generator writes string views; other tools support only plain strings.
     schema = pa.schema(
         [
             pa.field(

@@ -1,4 +1,4 @@
-"""Keys from a Zipf distribution, exact, without a table, from any position on.
+"""Keys from a Zipf distribution: exact, without a table, from any position.
 
 Rank k has a probability proportional to 1 / k**exponent. Exponent 0 is uniform; exponent 1 is
 the market of the papers, where a fifth of the products makes about four fifths of the sales.
@@ -9,8 +9,8 @@ Two methods:
   variates from monotone discrete distributions*, 1996). Constant time and memory for any domain.
 - ``integral``: the papers' own (Naeem, Dobbie, Weber, *HYBRIDJOIN for Near-Real-Time Data
   Warehousing*, 2011, figure 9, lines 28-31): the integral of x**-exponent stands in for the sum.
-  It makes rank 1 rarer than Zipf's law asks (at exponent 1: ln 2 instead of 1, before
-  normalisation); use it to repeat their experiments.
+  It makes rank 1 rarer than Zipf's law requires (at exponent 1: ln 2 instead of 1, before
+  normalisation); use it to reproduce their experiments.
 
 Each key is a function of (seed, position): ``zipf_at(offset, n)`` equals
 ``zipf(offset + n)[offset:]`` byte for byte, on any machine, because the arithmetic is IEEE
@@ -48,7 +48,7 @@ def zipf(
     Parameters
     ----------
     n
-        How many keys.
+        Number of keys.
     domain
         The largest key; up to a billion and beyond (2**40).
     exponent
@@ -101,7 +101,7 @@ def zipf_at(
 def scatter(ranks: npt.ArrayLike, domain: int, seed: int = 0) -> Keys:
     """Spread ranks over the keys: a seeded bijection of 1..``domain`` onto itself.
 
-    It takes no memory, so it works for a domain of a billion as for one of ten.
+    It needs no memory, so it works for a domain of a billion as well as for one of ten.
 
     >>> sorted(scatter([1, 2, 3, 4, 5], domain=5, seed=1).tolist())
     [1, 2, 3, 4, 5]
@@ -113,7 +113,7 @@ def scatter(ranks: npt.ArrayLike, domain: int, seed: int = 0) -> Keys:
     given = np.ascontiguousarray(given, np.int64)
     if given.size and (given.min() < 1 or given.max() > domain):
         raise ConfigError(
-            f"ranks reach from {given.min()} to {given.max()}; they must lie in 1..{domain}"
+            f"ranks range from {given.min()} to {given.max()}; they must be in 1..{domain}"
         )
     out = np.empty_like(given)
     _scatter_into(given.reshape(-1), out.reshape(-1), domain, seed)
