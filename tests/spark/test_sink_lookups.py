@@ -142,13 +142,15 @@ def test_a_rebuilt_table_gives_the_columns_that_the_query_was_built_with(
 ) -> None:
     """``enrich`` fixes the columns; the next batch meets the table as it is then."""
     from semistream.engine.binding import Binding
-    from semistream.spark.enrich import Lookup, _bound, _join
+    from semistream.joins import choose, join
+    from semistream.spark.enrich import Lookup, bound_lookup
     from semistream.spark.worker import Enrichment
 
     table = master(tmp_path / "products")
     binding = Binding(table, "product_id", None, "inner")
     binding.bind(sales(1).schema)
-    bound = _bound(Lookup(table, "product_id"), table, _join("auto", table, "inner"))
+    chosen = choose(join("auto"), table, "inner")
+    bound = bound_lookup(Lookup(table, "product_id"), table, chosen)
     task = Enrichment("name", (bound,), 24_000_000, 1, binding.schema)
     master(tmp_path / "products", rebuilt, overwrite=True)
     if says is not None:
