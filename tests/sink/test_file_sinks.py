@@ -168,7 +168,9 @@ def test_a_disk_that_is_full_while_rows_are_staged(
     with monkeypatch.context() as patch:
         original = Files.create
         patch.setattr(Files, "create", lambda self, path: Full(original(self, path)))
-        with pytest.raises(ss.SemistreamError, match=r"cannot be written: No space left.*room"):
+        with pytest.raises(
+            ss.SemistreamError, match=r"cannot be written: No space left.*free space"
+        ):
             stage(sink)
     assert not any(file.is_file() for file in tmp_path.rglob("*"))
     assert sink.commit(stage(sink), BATCH) is True

@@ -91,13 +91,13 @@ def enrich(
         bound.append(
             _held(bound_lookup(lookup, source, choose(join_named(using), source, lookup.how)), df)
         )
-    declared, home = output_schemas(df.schema, incoming, schema)
+    declared, arrow_schema = output_schemas(df.schema, incoming, schema)
     task = Enrichment(
         name=uuid.uuid4().hex,
         lookups=tuple(bound),
         memory=budget,
         slots=task_slots(session),
-        schema=home,
+        schema=arrow_schema,
         metrics=task_metrics(session),
     )
     return df.mapInArrow(task, declared)
