@@ -48,7 +48,7 @@ def test_the_logic_returns_values(source: Path, tmp_path: Path) -> None:
     assert (old.version, old.versions, old.rows) == (1, (1, 2), 2)
     assert describe(tmp_path / "t").rows == 4
     assert check(tmp_path / "t").problems == ()
-    with pytest.raises(ConfigError, match="a=1 comes more than once"):
+    with pytest.raises(ConfigError, match="a=1 occurs more than once"):
         build_table([source, source], tmp_path / "u", ["a"], unique=True)
 
 

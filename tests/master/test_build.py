@@ -78,8 +78,8 @@ def test_batches_of_two_schemas(tmp_path: Path) -> None:
         (DATA, "nope", "'nope' is not in the data; its columns are 'id', 'text'"),
         (DATA, [], "names no column"),
         (DATA, 5, "key=5 is neither a column name nor a list of names"),
-        (DATA, ["id", "id"], "key names column 'id' twice"),
-        (pa.table([[1], [2]], names=["id", "id"]), "id", "the data names column 'id' twice"),
+        (DATA, ["id", "id"], "key has column 'id' twice"),
+        (pa.table([[1], [2]], names=["id", "id"]), "id", "the data has column 'id' twice"),
         (pa.table({"id": [1.5]}), "id", "double cannot be a join key"),
         (pa.table({"id": [[1]]}), "id", "cannot be a join key"),
     ],
@@ -99,7 +99,7 @@ def test_sizes_that_are_none(option: Any, tmp_path: Path) -> None:
 def test_a_duplicate_is_named(memory: str, tmp_path: Path) -> None:
     data = pa.concat_tables([DATA, DATA.slice(77, 1)])
     twice = DATA["id"][77].as_py()
-    with pytest.raises(ConfigError, match=f"the key id={twice} comes more than once"):
+    with pytest.raises(ConfigError, match=f"the key id={twice} occurs more than once"):
         MasterTable.build(data, tmp_path / "t", key="id", unique=True, memory=memory)
     assert not (tmp_path / "t").exists()
     assert MasterTable.build(data, tmp_path / "t", key="id").num_rows == 5_001

@@ -74,10 +74,10 @@ def test_a_truncated_segment(table: MasterTable) -> None:
     assert problems[0].page is None
     assert f"{cut} bytes instead of" in problems[0].what
     assert [p.page for p in problems[1:]] == list(range(4, len(pages)))
-    assert "cut off: 100 of" in problems[1].what
+    assert "truncated: 100 of" in problems[1].what
     reader = MasterTable.open(table.path, 1).reader(8)
     assert len(reader.read(0, 4)) == 4
-    with pytest.raises(MasterTableError, match=rf"page 4 of .*{file.name} is cut off"):
+    with pytest.raises(MasterTableError, match=rf"page 4 of .*{file.name} is truncated"):
         reader.read(0, 8)
     with pytest.raises(MasterTableError, match="page 4 of"):
         read_all(table.path)
@@ -129,7 +129,7 @@ def rewrite(table: MasterTable, **changes: Any) -> None:
 def test_wrong_counts_are_found(table: MasterTable) -> None:
     rewrite(table, num_rows=7)
     (problem,) = verify(table.path)
-    assert "the manifest says 7 rows, the segments hold 3000" in str(problem)
+    assert "the manifest has 7 rows, the segments have 3000" in str(problem)
     with pytest.raises(MasterTableError, match="should have 7 rows"):
         MasterTable.open(table.path).compact()
 

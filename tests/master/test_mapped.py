@@ -71,7 +71,7 @@ def test_a_file_that_was_cut_short(table: ss.MasterTable) -> None:
     content = segment.read_bytes()
     os.truncate(segment, len(content) // 2)
     last = table.num_pages - 2
-    with pytest.raises(ss.MasterTableError, match=rf"page {last} of .* is cut off"):
+    with pytest.raises(ss.MasterTableError, match=rf"page {last} of .* is truncated"):
         reader.read(last, 2)
     segment.write_bytes(content)
     assert reader.read(last, 2)[0]["k"][0].as_py() > 0

@@ -63,7 +63,7 @@ def problem(batch: pa.RecordBatch, rows: int = 3, data: pa.Buffer | None = None)
 
 def test_what_is_not_a_page_is_refused() -> None:
     assert problem(KEYED) is None
-    assert "3 rows, its index says 4" in str(problem(KEYED, rows=4))
+    assert "3 rows instead of 4" in str(problem(KEYED, rows=4))
     swapped = KEYED.take(pa.array([0, 2, 1]))
     assert "first or last key" in str(problem(swapped))
     turned = pa.record_batch({"a": [1, 3, 2], "b": ["x", "y", "a"], "v": ["p", "qq", ""]})
@@ -89,10 +89,10 @@ def test_offsets_outside_the_content_are_refused() -> None:
 @pytest.mark.parametrize(
     ("column", "value", "what"),
     [
-        ("offsets", -8, "no place"),
-        ("offsets", 1 << 40, "behind the end"),
+        ("offsets", -8, "no position"),
+        ("offsets", 1 << 40, "beyond the end"),
         ("lengths", 0, "no bytes"),
-        ("lengths", 2**63 - 1, "behind the end"),
+        ("lengths", 2**63 - 1, "beyond the end"),
         ("rows", 0, "no rows"),
         ("offsets", 8, "overlap"),
     ],

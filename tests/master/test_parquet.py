@@ -98,7 +98,7 @@ def test_a_damaged_row_group_is_named(folder: Path) -> None:
 def test_what_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         ParquetPages(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="holds no"):
+    with pytest.raises(ConfigError, match="has no"):
         ParquetPages(tmp_path)
     (tmp_path / "a.parquet").write_text("not Parquet")
     with pytest.raises(ConfigError, match="cannot be read as Parquet"):

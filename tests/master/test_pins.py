@@ -67,7 +67,7 @@ def test_what_is_no_pin_is_refused(tmp_path: Path) -> None:
         pin(store, "../query", 0)
     (tmp_path / "t/pins").mkdir()
     (tmp_path / "t/pins" / ("query." + "0" * 20)).write_text("what?")
-    with pytest.raises(ss.MasterTableError, match="does not hold a version"):
+    with pytest.raises(ss.MasterTableError, match="does not contain a version"):
         pin(store, "query", 0)
 
 
@@ -198,5 +198,5 @@ def test_formats_of_pins(tmp_path: Path) -> None:
     assert pin(store, "query", 0) == 1
     for wrong in ("[]", "{}", json.dumps({**body, "version": "1"})):
         file.write_text(wrong)
-        with pytest.raises(ss.MasterTableError, match="does not hold a version"):
+        with pytest.raises(ss.MasterTableError, match="does not contain a version"):
             pin(store, "query", 0)

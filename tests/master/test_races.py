@@ -349,7 +349,7 @@ def test_a_writer_that_was_taken_for_dead_cannot_publish(
         assert len(segments(table)) == 2
 
     steps.before(step, manifest_name(2) if step == "link" else "manifest.json", a_week_later)
-    with pytest.raises(MasterTableError, match=r"took it for dead. Nothing was changed"):
+    with pytest.raises(MasterTableError, match=r"considered it dead. Nothing was changed"):
         table.upsert(row(1, "late"))
     assert list_versions(table.store) == [1]
     assert verify(table.path) == []
@@ -383,5 +383,5 @@ def test_a_file_that_vanishes_under_a_reader(
         raise OSError(code, os.strerror(code))
 
     monkeypatch.setattr(os, "preadv", vanished)
-    with pytest.raises(MasterTableError, match=r"is missing.*another machine\? Open the newest"):
+    with pytest.raises(MasterTableError, match=r"is missing.*another machine. Open the newest"):
         table.to_table()

@@ -230,11 +230,11 @@ def test_upserts_must_fit(table: MasterTable) -> None:
     turned = pa.table({"text": ["a"], "id": pa.array([7], pa.int32())})
     assert table.upsert(turned).num_rows == 2_000
     table = MasterTable.open(table.path)
-    with pytest.raises(ConfigError, match="id=3 comes more than once"):
+    with pytest.raises(ConfigError, match="id=3 occurs more than once"):
         table.upsert(pa.concat_tables([row(3, "a"), row(3, "b")]))
     with pytest.raises(SchemaError, match=r"missing \['text'\], not in the table \['price'\]"):
         table.upsert(pa.table({"id": [1], "price": [2]}))
-    with pytest.raises(SchemaError, match="'text' of type binary does not become string"):
+    with pytest.raises(SchemaError, match="'text' of type binary cannot be cast to string"):
         table.upsert(pa.table({"id": [1], "text": pa.array([b"\xff"])}))
     assert table.version == 2
     assert len(segments(table)) == 4

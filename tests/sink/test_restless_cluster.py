@@ -153,7 +153,9 @@ def test_a_file_cut_short_while_its_pages_are_mapped(job: Job, two_hosts: Any, m
         query.awaitTermination()
         assert job.happened("mend:1")
     else:
-        with pytest.raises(StreamingQueryException, match=r"MasterTableError: page .* is cut off"):
+        with pytest.raises(
+            StreamingQueryException, match=r"MasterTableError: page .* is truncated"
+        ):
             query.awaitTermination()
         job.check(batches=1)
         mend(job.markers)

@@ -109,6 +109,6 @@ def test_failures_are_honest_and_leave_nothing(spark: Any, tmp_path: Path) -> No
     with pytest.raises(ss.ConfigError, match="foreachBatch"):
         ss.build_master(spark.readStream.format("rate").load(), tmp_path / "t", key="value")
     table = ss.build_master(df.limit(3), tmp_path / "t", key="product_id")
-    with pytest.raises(ss.SchemaError, match="do not fit the table"):
+    with pytest.raises(ss.SchemaError, match="do not match the table"):
         ss.build_master(df.select("product_id"), tmp_path / "t", mode="upsert")
     assert ss.MasterTable.open(tmp_path / "t").version == table.version

@@ -35,7 +35,7 @@ def build(
     overwrite: bool,
     progress: Progress,
 ) -> int:
-    """Write a table; the version that was published."""
+    """Write a table. Returns the published version."""
     key = _key_names(key)
     page_size = parse_size(page_bytes, "page_bytes")
     sort_bytes = parse_size(memory, "memory")
@@ -44,7 +44,7 @@ def build(
     store = LocalStore(path)
     parent = _claim(store, overwrite)
     with _tidy(store), Workspace(store) as workspace, reporting(progress) as report:
-        with contextlib.suppress(MasterTableError):  # a damaged old version is no obstacle
+        with contextlib.suppress(MasterTableError):  # the old version may be damaged
             remove_orphans(store)
         segment, rows_without_key = write_sorted(
             source, schema, key, "base", store, workspace, page_size, sort_bytes,
@@ -79,7 +79,7 @@ def write_sorted(
     duplicates: str,
     report: Report,
 ) -> tuple[SegmentInfo, int]:
-    """Sort a source into one new segment; also how many rows had no key."""
+    """Sort a source into one new segment. Also returns the number of rows with a null key."""
     sort = ExternalSort(schema, key, memory, workspace.folder)
     seen = 0
     for batch in source.batches(sort.run_bytes // 8):
@@ -98,11 +98,11 @@ def write_sorted(
 def publish(
     store: LocalStore, workspace: Workspace, manifest: Manifest, written: Sequence[SegmentInfo]
 ) -> None:
-    """Make the version appear, unless another writer was faster: then clean up and say so.
+    """Publish the version; if another writer published first, clean up and raise.
 
-    The link decides, and nothing that was ever visible is deleted: other versions may rest on it.
-    No number is given twice, because vacuum takes the scratch manifest of a writer that was
-    overtaken away before it deletes a version.
+    The hard link decides the race. Nothing that was ever visible is deleted, because other versions
+    may be based on it. No version number is used twice: vacuum removes the scratch manifest of a
+    writer that lost the race before it deletes a version.
     """
 
     def is_next() -> bool:
@@ -122,7 +122,7 @@ def publish(
     if is_next():
         raise MasterTableError(
             f"version {manifest.version} of {store.root} cannot be published: the workspace of "
-            "this writer was removed, because a vacuum on another machine took it for dead. "
+            "this writer was removed, because a vacuum on another machine considered it dead. "
             "Nothing was changed; repeat the change"
         )
     newest = max(manifests.list_versions(store), default=None)
@@ -136,8 +136,8 @@ def publish(
 def remove_unpublished(
     store: LocalStore, manifest: Manifest, written: Sequence[SegmentInfo]
 ) -> None:
-    """Delete new segments that no version names. Their names are unique, so one that does is
-    this one, or rests on it."""
+    """Delete new segments that no version lists. Their names are unique, so a version that lists
+    one is this version or based on it."""
     names = {info.name for info in written}
     for version in manifests.list_versions(store):
         if version >= manifest.version:
@@ -160,7 +160,7 @@ def _key_names(key: Any) -> tuple[str, ...]:
 
 
 def _claim(store: LocalStore, overwrite: bool) -> int | None:
-    """The version to build upon; refuses a folder that belongs to somebody else."""
+    """The parent version; raises if the folder has other content than a master table."""
     root = store.root
     if root.exists() and not root.is_dir():
         raise MasterTableError(f"{root} is a file; give a folder for the master table")
@@ -174,14 +174,14 @@ def _claim(store: LocalStore, overwrite: bool) -> int | None:
         foreign = sorted(p.name for p in root.iterdir() if p.name not in _FOLDERS)
         if foreign:
             raise MasterTableError(
-                f"{root} holds {foreign[0]!r} and no master table; choose an empty folder"
+                f"{root} contains {foreign[0]!r} and no master table; choose an empty folder"
             )
     return versions[-1] if versions else None
 
 
 @contextlib.contextmanager
 def _tidy(store: LocalStore) -> Iterator[None]:
-    """After a failed first build, leave no empty folders behind."""
+    """Remove empty folders after a failed first build."""
     existed = store.root.exists()
     try:
         try:
@@ -191,7 +191,7 @@ def _tidy(store: LocalStore) -> Iterator[None]:
         yield
     except BaseException:
         if not existed:
-            with contextlib.suppress(OSError):  # somebody else at work here: leave it all
+            with contextlib.suppress(OSError):  # another writer uses the folder
                 for folder in ("work", *_FOLDERS, ""):
                     if (store.root / folder).exists():
                         store.files.rmdir(store.root / folder)

@@ -1,7 +1,7 @@
-"""Upsert, delete, compact: the next version as a small segment on top of this one.
+"""Upsert, delete, compact: publish the next version as a small segment on top of this one.
 
-Every change writes its segment first and publishes a manifest last. A change starts from the
-version it was asked of; if that is no longer the newest, it fails and leaves nothing behind.
+Every change writes its segment first and publishes a manifest last. A change is based on the
+version that it is called on; if that is no longer the newest, it raises and leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def upsert(table: MasterTable, data: Any, memory: int | str) -> int:
-    """Publish a version with these rows; its number."""
+    """Publish a version with these rows. Returns its number."""
     source = open_source(data)
     _check_columns(table, source.schema)
     duplicates = "refuse" if table.unique else "keep"
@@ -39,14 +39,14 @@ def upsert(table: MasterTable, data: Any, memory: int | str) -> int:
 
 
 def delete(table: MasterTable, keys: Any) -> int:
-    """Publish a version without these keys; its number."""
+    """Publish a version without these keys. Returns its number."""
     rows = _key_table(table, keys)
     source = open_source(rows)
     return _apply(table, source, rows.schema, "delete", parse_size("512MB"), "drop")
 
 
 def compact(table: MasterTable) -> int:
-    """Publish a version whose rows lie in one segment; its number."""
+    """Publish a version with all rows in one segment. Returns its number."""
     manifest = table.manifest
     if len(manifest.segments) == 1:
         return table.version
@@ -56,7 +56,7 @@ def compact(table: MasterTable) -> int:
             table.store, workspace.token, "base", table.schema, table.key, manifest.page_bytes
         ) as writer:
             for batch in table.batches():
-                # The page lies in the reader's buffer, the writer holds on to it: copy.
+                # Copy: the page is in the reader's buffer, and the writer keeps a reference.
                 writer.write(pa.ipc.read_record_batch(batch.serialize(), table.schema))
         segments = (writer.info,)
         if writer.info.rows != table.num_rows:
@@ -144,7 +144,7 @@ def _child(
 
 
 def _rows_hit_by(table: MasterTable, segment: SegmentInfo) -> int:
-    """How many rows of the table have a key of the new segment. Reads only pages that may."""
+    """The number of rows whose key is in the new segment. Reads only pages that may have one."""
     delta = open_segment(table.store, table.manifest, segment)
     try:
         ours = table.reader()
@@ -155,7 +155,7 @@ def _rows_hit_by(table: MasterTable, segment: SegmentInfo) -> int:
             (batch,) = theirs.read(page)
             keys = table.codec.sortable([batch.column(name) for name in table.key])
             final = keys[-1]
-            if last is not None:  # a key that goes on from the page before was counted there
+            if last is not None:  # a key that continues from the previous page was counted there
                 keys = keys[keys != single(last, keys)]
             last = final
             low, high = table.index.locate_sortable(keys)
@@ -169,7 +169,7 @@ def _rows_hit_by(table: MasterTable, segment: SegmentInfo) -> int:
 
 
 def _union(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The numbers in any of the ranges; the ranges come in ascending order."""
+    """The union of ranges in ascending order, as an array of numbers."""
     if len(low) == 0:
         return low
     reach = np.zeros(int(high.max()) - int(low.min()) + 2, dtype=np.int64)
@@ -179,7 +179,7 @@ def _union(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> np.ndarray[
 
 
 def _must_be_newest(table: MasterTable) -> None:
-    """Fail before the work, not after it; publishing checks again."""
+    """Raise early if the version is outdated; publishing checks again."""
     newest = table.newest_version()
     if newest != table.version:
         raise MasterTableError(
@@ -194,7 +194,7 @@ def _check_columns(table: MasterTable, schema: pa.Schema) -> None:
 
 
 def _key_table(table: MasterTable, keys: Any) -> pa.Table:
-    """The keys to delete, whatever form they came in."""
+    """The keys to delete as a table."""
     schema = table.manifest.key_schema
     names = list(table.key)
     if isinstance(keys, (pa.Table, pa.RecordBatch)):

@@ -1,8 +1,8 @@
-"""A read past the page cache that the kernel carries out while the process goes on.
+"""Asynchronous direct reads (Linux AIO): the kernel reads while the process continues.
 
-Linux can do that without a thread (``io_submit``, ``io_getevents``). A thread that asks and waits
-costs two changes of threads per read, and where there is one core it asks too late: when the
-other thread stops. Python's library has no such call, so the kernel's own four are called here.
+Linux does this without a thread (``io_submit``, ``io_getevents``). A reader thread would cost two
+context switches per read, and on a single core it would submit too late: when the other thread
+blocks. Python's library does not have these system calls, so the four are called here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Event(ctypes.Structure):
 
 
 class DiskRead:
-    """One read at a time, in the background; :meth:`make` says whether the system can do that."""
+    """One asynchronous read at a time; :meth:`make` returns None if it is not supported."""
 
     def __init__(self, calls: list[_Long], context: _Long) -> None:
         _, destroy, self._submit, self._get = calls
@@ -65,9 +65,9 @@ class DiskRead:
         self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
         self._event = _Event()
         self._event_at = ctypes.byref(self._event)
-        self.pending = False  # asked for, and not finished
-        self._arrived = False  # and the answer is there
-        # The kernel must not write into a buffer that has gone: this waits for what is in flight.
+        self.pending = False  # submitted, and not finished
+        self._arrived = False  # completed, and not finished
+        # The kernel must not write into a freed buffer: this waits for reads in flight.
         self.close = weakref.finalize(self, _destroy, destroy, context, os.getpid())
 
     @classmethod
@@ -80,7 +80,7 @@ class DiskRead:
         return cls(calls, context)
 
     def begin(self, descriptor: int, target: memoryview, offset: int) -> None:
-        """Ask for bytes; if the system refuses, nothing is pending."""
+        """Submit a read; if the system refuses it, nothing is pending."""
         request = self._request
         request.descriptor, request.offset = descriptor, offset
         request.address = ctypes.addressof(ctypes.c_char.from_buffer(target))
@@ -89,11 +89,11 @@ class DiskRead:
 
     @property
     def in_flight(self) -> bool:
-        """Whether the disk is still at it."""
+        """Whether the read is not complete yet."""
         return self.pending and not (self._arrived or self._collect(_NONE))
 
     def finish(self) -> int:
-        """Wait; how many bytes were read, or a negative number for an error."""
+        """Wait. Returns the number of bytes read, or a negative number for an error."""
         while not (self._arrived or self._collect(_ONE)):
             if ctypes.get_errno() != errno.EINTR:
                 self.pending = False
@@ -102,12 +102,12 @@ class DiskRead:
         return int(self._event.result)
 
     def _collect(self, least: _Long) -> bool:
-        """Take the answer, if there is one; wait for it if at ``least`` one is wanted."""
+        """Collect the completion; with ``least`` 1, wait for it."""
         found = _syscall(self._get, self._context, least, _ONE, self._event_at, None)
         self._arrived = found == 1
         return self._arrived
 
 
 def _destroy(call: _Long, context: _Long, process: int) -> None:
-    if os.getpid() == process:  # a child has no part in it
+    if os.getpid() == process:  # a forked child does not own the context
         _syscall(call, context)

@@ -1,7 +1,7 @@
-"""The operations on files that a master table's safety rests on, each one step of the system.
+"""The file operations that a master table's safety depends on, each one system call.
 
-Every durable change of a table's folder is a sequence of calls of this class, and of nothing else:
-what is on disk after a crash, and what other processes see in between, follows from it. A test
+Every durable change of a table's folder is a sequence of calls of this class, and of nothing else.
+They determine what is on disk after a crash, and what other processes see in between. A test
 replaces ``LocalStore.files`` by a subclass that records, fails, or pauses at a chosen call.
 """
 
@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 
 class Files:
-    """The local file system, or one that is mounted. Raises what the system raises."""
+    """A local or mounted file system. Raises OSError as the system does."""
 
     def list(self, folder: Path) -> list[str]:
         with os.scandir(folder) as entries:
@@ -28,15 +28,15 @@ class Files:
         return path.read_bytes()
 
     def open(self, path: Path, flags: int) -> int:
-        """A descriptor for reading ranges; ``flags`` beside read-only."""
+        """A read-only file descriptor; ``flags`` are added."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
 
     def create(self, path: Path) -> BinaryIO:
-        """A new file, open for writing. Fails if the name is taken."""
+        """Create a file for writing. Raises FileExistsError if the name exists."""
         return open(path, "xb", buffering=1 << 20)
 
     def sync(self, file: BinaryIO) -> None:
-        """Bring what was written to the disk; the file's name needs :meth:`sync_folder`."""
+        """Sync the file's content to disk; its name needs :meth:`sync_folder`."""
         file.flush()
         os.fsync(file.fileno())
 
@@ -48,7 +48,7 @@ class Files:
             os.close(descriptor)
 
     def link(self, source: Path, target: Path) -> None:
-        """A second name for a file. Fails if the name is taken: the step that decides races."""
+        """Create a hard link. Raises if the name exists, which decides races between writers."""
         os.link(source, target)
 
     def rename(self, source: Path, target: Path) -> None:
@@ -58,7 +58,7 @@ class Files:
         path.unlink()
 
     def touch(self, path: Path) -> None:
-        """Give a file the time of now, by the file system's clock."""
+        """Set a file's modification time to now, by the file system's clock."""
         os.utime(path)
 
     def mkdir(self, folder: Path) -> None:
@@ -68,11 +68,11 @@ class Files:
         folder.rmdir()
 
     def rmtree(self, folder: Path) -> None:
-        """Remove what nobody reads: a workspace. Several steps, none of which matters."""
+        """Remove a workspace, which no reader uses. Not atomic, and need not be."""
         shutil.rmtree(folder, ignore_errors=True)
 
     def lock(self, path: Path, wait: bool) -> int | None:
-        """A descriptor that holds the file's lock until it is closed; None if another has it."""
+        """A descriptor that holds the file's lock until it is closed; None if it is taken."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if wait else 0)
         descriptor = os.open(path, flags, 0o644)
         try:

@@ -1,7 +1,7 @@
-"""The page index: where every page lies, and which pages can hold a key.
+"""The page index: the position of every page, and the pages that can contain a key.
 
 On disk each segment has an Arrow file with one row per page. In memory the table keeps one
-:class:`PageIndex` over its logical pages, which is all that a join ever asks.
+:class:`PageIndex` over its logical pages, which is all that a join uses.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Positions = np.ndarray[Any, np.dtype[np.int64]]
 Keys = np.ndarray[Any, Any]
 
 FORMAT_VERSION = 1
-_FORMAT = b"semistream-page-index"  # the key of the version in the file's metadata
+_FORMAT = b"semistream-page-index"  # metadata key of the format version
 
 
 @dataclass(frozen=True)
 class SegmentPages:
-    """Every page of one segment: place, size, checksum, first and last key."""
+    """Every page of one segment: position, size, checksum, first and last key."""
 
     offsets: Positions
     lengths: Positions
@@ -70,7 +70,7 @@ class SegmentPages:
                 "restore the file from a copy or build the table again"
             )
         batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
-        # Without one: written before there was a second thing that it could be.
+        # Files without a version were written before the format had one.
         version = (batch.schema.metadata or {}).get(_FORMAT, b"1")
         if version != str(FORMAT_VERSION).encode():
             raise MasterTableError(
@@ -98,8 +98,8 @@ class SegmentPages:
 
 
 def single(key: Any, like: Keys) -> Keys:
-    """One key as an array. NumPy on its own would make fixed-width text of bytes, and lose
-    the zeros at their end."""
+    """One key as an array. NumPy alone would convert bytes to a fixed-width type and lose
+    trailing zeros."""
     result = np.empty(1, dtype=like.dtype)
     result[0] = key
     return result
@@ -108,7 +108,7 @@ def single(key: Any, like: Keys) -> Keys:
 class PageIndex:
     """The first key of every logical page, in memory.
 
-    Pages are in key order. ``continues[j]`` says that some key of page ``j`` may also be in
+    Pages are in key order. ``continues[j]`` is true if a key of page ``j`` may also be in
     page ``j + 1``.
     """
 
@@ -125,9 +125,9 @@ class PageIndex:
         self._beside = beside
 
     def locate(self, columns: Sequence[pa.Array]) -> tuple[Positions, Positions]:
-        """For each key the first and last page that can hold it, both inclusive.
+        """For each key the first and last page that can contain it, both inclusive.
 
-        The columns hold no nulls and have the key's types. A key below the first page's
+        The columns must not have nulls and have the key's types. A key below the first page's
         belongs to page 0. Without pages the ranges are empty: ``(0, -1)``.
         """
         return self.locate_sortable(self.codec.sortable(columns))
@@ -148,7 +148,7 @@ class PageIndex:
 
     @property
     def nbytes(self) -> int:
-        """First keys and flags, and what the open table knows of each physical page."""
+        """Bytes of first keys and flags, and of the open table's data on each physical page."""
         held = self.firsts.nbytes + self.continues.nbytes + self._beside
         if self.firsts.dtype == object:
             held += sum(key.__sizeof__() for key in self.firsts)

@@ -1,7 +1,7 @@
-"""A version of the table is one JSON file; publishing it is the only moment that counts.
+"""A version of the table is one JSON file, a manifest; publishing it is the commit.
 
-The manifest names the schema, the key and the segments, oldest first. It carries a checksum of
-itself, and the checksum of every file that it names, so that trust starts here.
+The manifest lists the schema, the key and the segments, oldest first. It contains a checksum of
+itself and of every file that it lists.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from semistream.master.store import LocalStore
 FORMAT = "semistream-master"
 FORMAT_VERSION = 1
 FOLDER = "manifests"
-_LOOKS = 10  # for a manifest that is listed, and gone when it is read
+_LOOKS = 10  # retries for a manifest that disappears between listing and reading
 _NAME = re.compile(r"(\d{20})\.json")
 _RETIRED = re.compile(r"(\d{20})\.[0-9a-f]+\.retired")
 
@@ -51,7 +51,7 @@ class SegmentInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """``kind`` says what this version did to its parent: build, upsert, delete or compact."""
+    """``kind`` is how this version changed its parent: build, upsert, delete or compact."""
 
     version: int
     parent: int | None
@@ -101,7 +101,7 @@ def manifest_name(version: int) -> str:
 
 
 def retired_name(version: int, token: str) -> str:
-    """Where vacuum puts a manifest before it deletes it; see :mod:`semistream.master.retire`."""
+    """The name of a manifest that vacuum is deleting; see :mod:`semistream.master.retire`."""
     return f"{FOLDER}/{version:020d}.{token}.retired"
 
 
@@ -125,7 +125,7 @@ def read_manifest(store: LocalStore, version: int | None = None) -> Manifest:
             raise MasterTableError(_nothing_here(store))
         number = versions[-1] if version is None else version
         found = find_manifest(store, manifest_name(number), number)
-        if found is None:  # a vacuum may be at it, and still find that it is pinned
+        if found is None:  # a vacuum may have retired it, and restore it if it is pinned
             retired = [name for name, of in list_retired(store).items() if of == number]
             found = next(filter(None, (find_manifest(store, n, number) for n in retired)), None)
         if found is not None:
@@ -180,17 +180,17 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise MasterTableError(_damaged(path, repr(error))) from error
     if manifest.version != version:
-        raise MasterTableError(_damaged(path, f"it says that it is version {manifest.version}"))
+        raise MasterTableError(_damaged(path, f"its content is version {manifest.version}"))
     for segment in segments:
         for name in (segment.name, segment.index):
-            store.path(f"segments/{name}")  # refuses a name that leaves the folder
+            store.path(f"segments/{name}")  # raises for a name outside the folder
             if "/" in name:
                 raise MasterTableError(_damaged(path, f"it names a segment {name!r}"))
     return manifest
 
 
 def check_format_version(path: object, found: object, newest: int) -> None:
-    """Refuse a file whose meaning is unknown to this release."""
+    """Raise if this release cannot read the format version."""
     if type(found) is not int or not 1 <= found <= newest:
         raise MasterTableError(
             f"{path} has format version {found!r}, and this semistream reads 1 to {newest}; "
@@ -216,7 +216,7 @@ def _nothing_here(store: LocalStore) -> str:
     if not store.root.is_dir():
         return f"{store.root} is a file; a master table is a folder that MasterTable.build writes"
     if store.list("segments") or store.list("work"):
-        return f"{store.root} holds an unfinished build and no master table; build it again"
+        return f"{store.root} has an unfinished build and no master table; build it again"
     return f"{store.root} is not a master table: it has no manifests; see MasterTable.build"
 
 

@@ -17,7 +17,7 @@ from semistream.master.sort import joined
 from semistream.master.store import ALIGNMENT
 
 _OBJECT = 64
-_SCRATCH_PAGES = 2  # while one page is merged: its rows put together, and their keys
+_SCRATCH_PAGES = 2  # while one page is merged: its concatenated rows, and their keys
 
 
 class MergingReader:
@@ -48,7 +48,7 @@ class MergingReader:
 
     @staticmethod
     def bytes_for(layout: PageLayout, codec: KeyCodec, pages_at_once: int, direct: bool) -> int:
-        """What a reader will hold."""
+        """The bytes that a reader will hold."""
         merged = (pages_at_once + _SCRATCH_PAGES) * layout.max_page_bytes
         buffers = sum(aligned(_room(s, pages_at_once, direct)) for s in layout.segments)
         return buffers + merged + sum(_key_room(s, pages_at_once, codec) for s in layout.segments)
@@ -72,17 +72,17 @@ class MergingReader:
         self._held = []
 
     def _load(self, s: int, wanted: np.ndarray[Any, Any]) -> dict[int, _Piece]:
-        """The pages of one segment, neighbours with one request.
+        """The pages of one segment; adjacent pages are read with one request.
 
-        A small delta has few pages under many of the base: if the buffer still holds just what
-        is wanted, nothing is read.
+        One page of a small delta overlaps many pages of the base: if the buffer still holds
+        exactly the requested pages, nothing is read.
         """
         assert self._buffers is not None
         pages = sorted(set(wanted[wanted >= 0].tolist()))
         held = self._held[s]
         if pages == list(held):
             return held
-        self._held[s] = {}  # should a read fail, nothing half-read passes for good
+        self._held[s] = {}  # so that a failed read leaves no partial pages
         loaded: dict[int, _Piece] = {}
         at = 0
         for start, count in _runs(pages):
@@ -117,7 +117,7 @@ class MergingReader:
         return self._assembled([rows for rows in shown if rows.count])
 
     def _assembled(self, shown: list[_Rows]) -> pa.RecordBatch:
-        """Rows of several segments in key order, each value copied as seldom as can be."""
+        """Rows of several segments in key order, with as few copies as possible."""
         if not shown:
             return self._nothing
         if len(shown) == 1 and shown[0].keep is None:
@@ -134,7 +134,7 @@ class MergingReader:
         return batch.take(pa.array(np.concatenate(places)[order]))
 
     def _extent(self, s: int, number: int, interval: int, piece: _Piece) -> tuple[int, int]:
-        """Which rows of a physical page lie in an interval; from the index alone if it can."""
+        """The rows of a physical page in an interval; from the index alone if possible."""
         layout = self._layout
         low = layout.cuts[interval]
         begin, end = 0, piece.batch.num_rows
@@ -148,7 +148,7 @@ class MergingReader:
 
 
 class _Piece:
-    """A physical page in the buffer; its keys are prepared only if somebody asks."""
+    """A physical page in the buffer; its sortable keys are computed on first use."""
 
     def __init__(self, batch: pa.RecordBatch, key: list[int], codec: KeyCodec) -> None:
         self.batch = batch
@@ -167,7 +167,7 @@ class _Piece:
 
 
 class _Rows:
-    """Neighbouring rows of a piece; ``keep`` lists those whose key no newer segment has."""
+    """Adjacent rows of a piece; ``keep`` lists those whose key is in no newer segment."""
 
     def __init__(self, piece: _Piece, begin: int, end: int, newer: list[Keys]) -> None:
         self.batch = piece.batch.slice(begin, end - begin)
@@ -196,7 +196,7 @@ def contains(sorted_keys: Keys, keys: Keys) -> np.ndarray[Any, np.dtype[np.bool_
 
 
 def _runs(pages: list[int]) -> Iterator[tuple[int, int]]:
-    """Ascending numbers as runs of neighbours: first number and count."""
+    """Ascending numbers as runs of consecutive ones: first number and count."""
     start = 0
     for i in range(1, len(pages) + 1):
         if i == len(pages) or pages[i] != pages[i - 1] + 1:
@@ -217,7 +217,7 @@ def _room(segment: OpenSegment, pages_at_once: int, direct: bool) -> int:
 
 
 def _key_room(segment: OpenSegment, pages_at_once: int, codec: KeyCodec) -> int:
-    """Prepared keys of the pages in the buffer: numbers, or byte strings as objects."""
+    """Bytes of the sortable keys of the buffered pages: numbers, or byte strings as objects."""
     pages = segment.pages
     sizes = 8 * pages.rows if codec.exact else _OBJECT * pages.rows + pages.lengths
     return min(pages_at_once, len(pages)) * int(sizes.max(initial=0))

@@ -13,10 +13,10 @@ _HUGE = 2 << 20  # bytes of a huge page
 
 
 class PageBuffer:
-    """Page-aligned memory that reads go into; Arrow looks at it without a copy.
+    """Page-aligned memory for reads; Arrow uses it without a copy.
 
-    It lies in huge pages as far as whole ones fit. A read past the page cache pins every page
-    that it goes to: 512 small ones for 2 MB, which takes the processor several times as long.
+    It uses huge pages where whole ones fit. A direct read pins every memory page of its target:
+    512 small pages for 2 MB, which takes several times as much CPU time as one huge page.
     """
 
     def __init__(self, nbytes: int, within: tuple[mmap.mmap, int] | None = None) -> None:
@@ -27,25 +27,25 @@ class PageBuffer:
 
     @classmethod
     def side_by_side(cls, nbytes: int, count: int) -> list[PageBuffer]:
-        """Several that share huge pages, which each alone might be too small for."""
+        """Several buffers that share huge pages, for which each alone might be too small."""
         nbytes = aligned(nbytes)
         memory, at = _mapped(count * nbytes)
         return [cls(nbytes, (memory, at + i * nbytes)) for i in range(count)]
 
 
 def aligned(nbytes: int) -> int:
-    """The bytes that a buffer for so many takes."""
+    """The size of a buffer for ``nbytes``, rounded up to whole pages."""
     return max(ALIGNMENT, -(-nbytes // ALIGNMENT) * ALIGNMENT)
 
 
 def _mapped(nbytes: int) -> tuple[mmap.mmap, int]:
-    """Anonymous memory, and where in it so many bytes begin that may lie in huge pages."""
+    """Anonymous memory, and the offset of a range in it that can use huge pages."""
     if not hasattr(mmap, "MADV_HUGEPAGE") or nbytes < _HUGE:
         return mmap.mmap(-1, nbytes), 0
-    # Private: shared memory has huge pages only where the administrator says so. What lies
-    # before ``at`` is never touched, so it takes no memory.
+    # Private: shared memory gets huge pages only if the administrator enables them. Memory
+    # before ``at`` is never touched, so it is never allocated.
     memory = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     at = -pa.py_buffer(memory).address % _HUGE
-    with suppress(OSError):  # a kernel without them
+    with suppress(OSError):  # a kernel without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE, at, nbytes - nbytes % _HUGE)
     return memory, at

@@ -1,11 +1,10 @@
-"""What a page must be before compiled code looks at it.
+"""Validates a page before compiled code reads it.
 
-Compiled code follows a page's offsets without asking. A checksum shows that a page is as it was
-written, not that it was written well, so every page is looked at once, when a process first reads
-it: its metadata, its buffers, its offsets, its rows and its keys.
+Compiled code follows a page's offsets without bounds checks. A checksum proves that a page is
+unchanged, not that it was written correctly. So every page is validated once, when a process first
+reads it: its metadata, buffers, offsets, rows and keys.
 
-This is about structure. Whether a text is UTF-8 or a date exists is the writer's business: such
-values are handed on as they came.
+Only the structure is checked. Invalid UTF-8 or impossible dates are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from semistream.master.index import SegmentPages
 _WIDTHS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _ALIGNED = 8
 UNREADABLE = (pa.ArrowException, OSError, EOFError, KeyError, ValueError, MemoryError)
-"""What Arrow raises for bytes that it cannot make sense of."""
+"""The exceptions that Arrow raises for malformed bytes."""
 
 
 class PageCheck:
@@ -37,9 +36,9 @@ class PageCheck:
     def problem(
         self, data: Any, rows: int, first: pa.RecordBatch, last: pa.RecordBatch
     ) -> str | None:
-        """What is wrong with these bytes as a page of so many rows; None if nothing is.
+        """The problem of these bytes as a page of ``rows`` rows; None if it is valid.
 
-        ``first`` and ``last`` are one row each: the keys that the page index names.
+        ``first`` and ``last`` are one row each: the page's first and last key in the page index.
         """
         found = self.malformed(data, rows)
         if found is not None:
@@ -50,7 +49,7 @@ class PageCheck:
             return f"its keys cannot be read ({error})"
 
     def malformed(self, data: Any, rows: int) -> str | None:
-        """The same without a look at the keys."""
+        """The same without checking the keys."""
         try:
             return self._structure(data, rows)
         except UNREADABLE as error:
@@ -59,7 +58,7 @@ class PageCheck:
     def _structure(self, data: Any, rows: int) -> str | None:
         batch = pa.ipc.read_record_batch(data, self._bare)
         if batch.num_rows != rows:
-            return f"it has {batch.num_rows} rows, its index says {rows}"
+            return f"it has {batch.num_rows} rows instead of {rows} as in its index"
         batch.validate(full=True)
         end = data.address + data.size
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -68,7 +67,7 @@ class PageCheck:
                     continue
                 at = buffer.address - data.address
                 if at < 0 or buffer.address + buffer.size > end or at % _ALIGNED:
-                    return f"the values of {name!r} are compressed or do not lie in the page"
+                    return f"the values of {name!r} are compressed or outside the page"
         return None
 
     def _order(self, data: Any, first: pa.RecordBatch, last: pa.RecordBatch) -> str | None:
@@ -89,7 +88,7 @@ class PageCheck:
 
 
 def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
-    """What is wrong with a page index: pages must lie in the file, one behind the other."""
+    """The problem of a page index; None if its pages are inside the file, in order."""
     numbers = (pages.offsets, pages.lengths, pages.rows, pages.max_row_bytes)
     if any(column.dtype != np.int64 for column in numbers):
         return "a number is missing"
@@ -101,16 +100,16 @@ def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
         return None
     begins, sizes = pages.offsets, pages.lengths
     if min(begins.min(), sizes.min() - 1, pages.rows.min() - 1, pages.max_row_bytes.min()) < 0:
-        return "a page has no place, no bytes or no rows"
+        return "a page has no position, no bytes or no rows"
     if sizes.max() > file_bytes or (begins > file_bytes - sizes).any():
-        return "a page lies behind the end of the file"
+        return "a page is beyond the end of the file"
     if (begins[1:] < (begins + sizes)[:-1]).any():
         return "pages overlap"
     return None
 
 
 def _ascends(columns: list[pa.Array]) -> bool:
-    """Whether no row is below the one before it; the first column counts most."""
+    """Whether the rows are in ascending lexicographic order."""
     rows, order = len(columns[0]) - 1, None
     for column in reversed(columns):
         before, after = column.slice(0, rows), column.slice(1)
@@ -126,7 +125,7 @@ def _bare_field(field: pa.Field) -> pa.Field:
 
 
 def _bare(kind: pa.DataType) -> pa.DataType:
-    """A type with the same buffers, of which any value will do."""
+    """A type with the same buffers, for which any value is valid."""
     types = pa.types
     if isinstance(kind, pa.BaseExtensionType):
         return _bare(kind.storage_type)

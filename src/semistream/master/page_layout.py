@@ -1,4 +1,4 @@
-"""Logical pages: what readers see when deltas lie on top of the base.
+"""Logical pages: what readers see when the table has deltas.
 
 Without deltas a logical page is a physical page. With deltas the key space is cut at the first
 key of every physical page of every segment::
@@ -8,11 +8,11 @@ key of every physical page of every segment::
     cuts      a       d      g                  q
     logical  [a     )[d    )[g                )[q          ]
 
-so each interval meets at most one page per segment, and merging it needs one page of each. The
+so each interval overlaps at most one page per segment, and merging it needs one page of each. The
 exception is a run of equal keys that fills several pages of a segment: those pages share one
-cut. All but the last of them hold nothing but the cut's key, so each becomes a logical page of
-its own, and the last one is merged with the other segments as usual. They vanish here, unread,
-if the index already shows that a newer segment has the key.
+cut. All but the last of them contain only the cut's key, so each becomes a separate logical page,
+and the last one is merged with the other segments as usual. They are skipped here, unread, if the
+index already shows that a newer segment has the key.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a join may ask of a master: pages by number, and bytes that it can plan with.
+"""The interface between a join and its master: pages by number, and sizes for memory planning.
 
-Two sources keep this contract: :class:`~semistream.master.table.MasterTable` (sorted, with an
-index) and :class:`~semistream.master.parquet.ParquetPages` (neither). A source says what it can
-do (``ordered``, ``mapped``, ``can_address``, ``can_prefetch``); a join never asks which class it
-was given.
+Implementations are :class:`~semistream.master.table.MasterTable` (sorted, with an index),
+:class:`~semistream.master.parquet.ParquetPages` (neither) and
+:class:`~semistream.master.sql.SqlMaster`. A source declares its capabilities (``ordered``,
+``mapped``, ``can_address``, ``can_prefetch``); a join never checks its class.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from semistream.master.index import PageIndex
 
 
 class PageReader(Protocol):
-    """A reused buffer in front of the pages. One reader belongs to one thread."""
+    """Reads pages into a reused buffer. Not thread-safe: use one reader per thread."""
 
     bytes_read: int
 
     @property
     def nbytes(self) -> int:
-        """All bytes that this reader may ever hold."""
+        """The most bytes that this reader ever holds."""
 
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         """Pages ``first .. first + count - 1``, valid until the next ``read`` or ``close``."""
 
     def close(self) -> None:
-        """Give the buffer back."""
+        """Free the buffer."""
 
 
 class PageSource(Protocol):
@@ -63,17 +63,17 @@ class PageSource(Protocol):
     def row_bytes(self) -> float: ...
     @property
     def mapped(self) -> bool:
-        """Whether readers look at pages in the page cache instead of copying them."""
+        """Whether readers map pages from the page cache instead of copying them."""
 
     @property
     def can_address(self) -> bool:
         """Whether readers can ``load`` pages and return their addresses, unparsed."""
 
     def can_prefetch(self, direct: bool) -> bool:
-        """Whether readers can be asked for pages ahead of time."""
+        """Whether readers can read ahead."""
 
     def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
-        """What a reader of so many pages at once will hold."""
+        """The bytes that a reader for ``pages_at_once`` pages will hold."""
 
     def at_version(self, version: int) -> PageSource:
         """Another version of the same relation."""

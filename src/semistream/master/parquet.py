@@ -1,13 +1,14 @@
-"""A Parquet file or folder as it is, as pages: no index, no order, for MESHJOIN.
+"""An unmodified Parquet file or folder as pages: no index, no order, for MESHJOIN.
 
-A page is a slice of a row group, at most ``page_bytes`` when decoded. Row groups are often far
-larger than a memory budget, and a scan that goes round and round (all that MESHJOIN does) can
-decode them piece by piece: a reader that asks for the next page continues where it was. Any
-other page costs decoding its row group from the start.
+A page is a slice of a row group, at most ``page_bytes`` when decoded. Row groups are often much
+larger than a memory budget. A cyclic scan, which is all that MESHJOIN needs, can decode them
+incrementally: reading the next page continues where the reader stopped. Reading any other page
+decodes its row group from the start.
 
-How many bytes a page takes once decoded is in no Parquet footer: dictionaries and run lengths
-hide it. Columns of fixed width follow from the row count. Columns of variable width are decoded
-once, alone and in slices, when the source is opened; so the budget rests on measured sizes.
+A Parquet footer does not contain the decoded size of a page, because of dictionary and run-length
+encoding. The size of fixed-width columns follows from the row count. Variable-width columns are
+decoded once, one at a time and in slices, when the source is opened; so the budget is based on
+measured sizes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from semistream.master.storage_types import storage_fields, to_storage
 from semistream.memory import parse_size
 
 _BUFFER = 64 << 10
-_DATA_PAGES = 2 << 20  # writers cut data pages and dictionaries at about 1 MiB each
+_DATA_PAGES = 2 << 20  # writers limit data pages and dictionaries to about 1 MiB each
 _FRAMING = 1 << 10
 _SCAN_ROWS = 16_384
 
@@ -46,7 +47,7 @@ class _Page:
 
 
 class ParquetPages:
-    """Pages of Parquet files; see the module's text for what a page is."""
+    """Pages of Parquet files; see the module's docstring for what a page is."""
 
     ordered = False
     unique = False
@@ -88,7 +89,7 @@ class ParquetPages:
         return storage_fields(first)
 
     def _measure(self, number: int, file: Path) -> int:
-        """Cut one file into pages; the bytes that all its rows take."""
+        """Cut one file into pages. Returns the decoded size of all its rows."""
         total = 0
         with open_parquet(file, _BUFFER) as parquet:
             for group in range(parquet.metadata.num_row_groups):
@@ -146,7 +147,7 @@ class ParquetPages:
 
 
 class ParquetReader:
-    """Decodes pages; going on to the next page is cheap, jumping is not."""
+    """Decodes pages; sequential reads are cheap, random reads are not."""
 
     def __init__(self, source: ParquetPages, pages_at_once: int) -> None:
         self._source = source
@@ -192,7 +193,7 @@ class ParquetReader:
         return batch
 
     def _start(self, page: _Page) -> None:
-        """Begin decoding a row group, and skip to the page."""
+        """Start decoding a row group, and skip to the page."""
         self._forget()
         self._parquet = open_parquet(self._source.files[page.file], _BUFFER)
         self._batches = self._parquet.iter_batches(
@@ -202,14 +203,14 @@ class ParquetReader:
             self._rows(page.step)
 
     def _rows(self, count: int) -> pa.RecordBatch:
-        """Exactly so many rows, even if the decoder hands them over in other portions."""
+        """Exactly ``count`` rows, however the decoder batches them."""
         parts: list[pa.RecordBatch] = []
         have = 0
         while have < count:
             batch = self._left if self._left is not None else next(self._batches, None)
             self._left = None
             if batch is None:
-                raise EOFError(f"it has {count - have} rows less than when it was opened")
+                raise EOFError(f"it has {count - have} rows fewer than when it was opened")
             if have + batch.num_rows > count:
                 self._left = batch.slice(count - have)
                 batch = batch.slice(0, count - have)
@@ -257,7 +258,7 @@ def _has_fixed_width(kind: pa.DataType) -> bool:
 
 
 def _decoder_bytes(parquet: Any, group: int) -> int:
-    """What decoding keeps per column: a read buffer, a data page and a dictionary page."""
+    """Bytes that decoding needs per column: a read buffer, a data page and a dictionary page."""
     metadata = parquet.metadata.row_group(group)
     return sum(
         _BUFFER + min(_DATA_PAGES, metadata.column(i).total_uncompressed_size)

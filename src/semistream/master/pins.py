@@ -1,15 +1,14 @@
-"""Pins: which version of the table a (query, batch) was joined with, so that a replay sees it too.
+"""Pins: the version of the table that a (query, batch) was joined with, so that a replay reads it.
 
-A pin is a small file ``pins/<query>.<batch>`` that names a version. Whoever comes first creates
-it, exclusively; all others, now or after a crash, read it. The newest pins of a query keep
-their versions from being vacuumed. While a version is chosen, a ``pins/hold-<id>`` keeps it: so a
-pin never names a version that vacuum removes at the same moment (see
-:mod:`semistream.master.retire`).
+A pin is a small file ``pins/<query>.<batch>`` that contains a version. The first process creates
+it exclusively; all others, now or after a crash, read it. The newest pins of a query protect their
+versions from vacuum. While a version is being chosen, a ``pins/hold-<id>`` protects it, so a pin
+never contains a version that vacuum removes concurrently (see :mod:`semistream.master.retire`).
 
-The pins of a query that has pinned nothing for a week are dropped, in two steps, because a clock
-may jump: a vacuum that finds them too old only marks them (``pins/idle.<newest pin>``), and one
-that comes a day later drops them, if the query has pinned nothing in between. All ages are taken
-with the clock of the file system.
+The pins of a query that has pinned nothing for a week expire, in two steps, because a clock may
+jump: a vacuum that finds them too old only marks them (``pins/idle.<newest pin>``), and one that
+runs at least a day later removes them, if the query has pinned nothing in between. All ages are
+measured with the clock of the file system.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ FOLDER = "pins"
 FORMAT = "semistream-pin"
 FORMAT_VERSION = 1
 KEEP_BATCHES = 100  # the default of spark.sql.streaming.minBatchesToRetain
-REPLAYABLE = 2  # batches of a query that a restart may run again: the last, and the one under way
-IDLE_AFTER = 7 * 24 * 3600.0  # seconds after which a query that pinned nothing seems to be gone
-FORGOTTEN_AFTER = 24 * 3600.0  # seconds after which it is, if it still has pinned nothing
+REPLAYABLE = 2  # batches of a query that a restart may replay: the last, and the running one
+IDLE_AFTER = 7 * 24 * 3600.0  # seconds without a new pin after which a query is marked as idle
+FORGOTTEN_AFTER = 24 * 3600.0  # seconds after the mark when its pins are removed
 
 _QUERY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
 _NAME = re.compile(rf"({_QUERY.pattern})\.(\d{{20}})")
@@ -47,12 +46,12 @@ def pin(
     keep: int = KEEP_BATCHES,
     version: int | None = None,
 ) -> int:
-    """The version that this batch of this query sees, now and in every replay.
+    """The version that this batch of this query reads, now and in every replay.
 
-    The first call decides: for ``version``, or the newest one by default.
+    The first call pins ``version`` (default: the newest).
     """
     name = pin_name(query, batch)
-    if not manifests.list_versions(store):  # a pin must not bring a lost folder back
+    if not manifests.list_versions(store):  # do not recreate a deleted table's folder
         manifests.read_manifest(store)
     found = _read(store, name)
     if found is not None:
@@ -65,20 +64,20 @@ def pin(
     found = _read(store, name)
     if found is None:
         raise MasterTableError(
-            f"the pin {store.path(name)} vanished while it was read; is someone deleting files "
-            "of this table? Run the batch again"
+            f"the pin {store.path(name)} vanished while it was read; check whether another program "
+            "deletes files of this table, and run the batch again"
         )
     return found
 
 
 def pin_name(query: str, batch: int) -> str:
     if not _QUERY.fullmatch(query) or batch < 0:
-        raise ConfigError(f"query={query!r}, batch={batch!r}: not something that Spark hands out")
+        raise ConfigError(f"query={query!r}, batch={batch!r} is not a query and batch id of Spark")
     return f"{FOLDER}/{query}.{batch:020d}"
 
 
 def refresh(store: LocalStore, query: str, batch: int) -> None:
-    """Say that a query is still at a batch that takes long."""
+    """Refresh the pin of a long-running batch."""
     store.files.touch(store.path(pin_name(query, batch)))
 
 
@@ -87,8 +86,8 @@ def unpin(store: LocalStore, query: str, batch: int) -> None:
 
 
 def pinned_versions(store: LocalStore) -> set[int]:
-    """Versions that a replay may still ask for, and those that are being pinned now."""
-    # Holds first: one that has gone by now was replaced by a pin, which the second look finds.
+    """Versions that a replay may still read, and those that are being pinned now."""
+    # Holds first: a hold that is removed meanwhile was replaced by a pin, which is listed next.
     names = [name for name in store.list(FOLDER) if name.startswith(_HOLD)]
     for pins in _by_query(store.list(FOLDER)).values():
         names += pins[-REPLAYABLE:]
@@ -97,7 +96,7 @@ def pinned_versions(store: LocalStore) -> set[int]:
 
 
 def forget_idle(store: LocalStore, now: float) -> None:
-    """Mark the pins of queries that seem to be gone; drop those that were marked a day ago."""
+    """Mark the pins of idle queries; remove those that were marked a day ago."""
     listed = store.list(FOLDER)
 
     def age(name: str) -> float:
@@ -110,7 +109,7 @@ def forget_idle(store: LocalStore, now: float) -> None:
         if age(names[-1]) <= IDLE_AFTER:
             continue
         if mark not in listed:
-            with contextlib.suppress(MasterTableError):  # another vacuum was faster
+            with contextlib.suppress(MasterTableError):  # another vacuum marked it first
                 store.write(f"{FOLDER}/{mark}", _content(0))
         elif age(mark) > FORGOTTEN_AFTER:
             for name in names:
@@ -126,7 +125,7 @@ def forget_idle(store: LocalStore, now: float) -> None:
 
 @contextlib.contextmanager
 def _held(store: LocalStore, version: int | None) -> Iterator[int]:
-    """Choose a version, and keep it from being vacuumed inside the block."""
+    """Choose a version, and protect it from vacuum inside the block."""
     while True:
         chosen = manifests.list_versions(store)[-1] if version is None else version
         hold = f"{FOLDER}/{_HOLD}{uuid.uuid4().hex}"
@@ -138,7 +137,7 @@ def _held(store: LocalStore, version: int | None) -> Iterator[int]:
         finally:
             store.delete(hold)
         if version is not None:
-            manifests.read_manifest(store, version)  # raises: it does not exist (any more)
+            manifests.read_manifest(store, version)  # raises: it does not exist
 
 
 def _by_query(names: list[str]) -> dict[str, list[str]]:
@@ -163,7 +162,7 @@ def _read(store: LocalStore, name: str) -> int | None:
     path = store.path(name)
     try:
         body = json.loads(data)
-        if type(body) is int:  # as it was before there was a format version
+        if type(body) is int:  # written before pins had a format version
             return body
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise ValueError("not a pin")
@@ -179,8 +178,8 @@ def _read(store: LocalStore, name: str) -> int | None:
 
 def _damaged(path: object) -> str:
     return (
-        f"the pin {path} is damaged: it does not hold a version; delete it, and the batch runs "
-        "with the newest version"
+        f"the pin {path} is damaged: it does not contain a version; delete it, and the batch "
+        "reads the newest version"
     )
 
 

@@ -1,4 +1,4 @@
-"""Progress of long writes: a bar for people, a function for programs, or nothing."""
+"""Progress of long writes: a progress bar, a callback, or nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 
 Report = Callable[[str, int, "int | None"], None]
 Progress = bool | None | Report
-"""``True``: a bar on the terminal. A function gets stage, rows done, rows in all if known."""
+"""``True``: a bar on the terminal. A callback gets stage, rows done, total rows if known."""
 
 
 @contextlib.contextmanager
 def reporting(progress: Progress) -> Iterator[Report]:
-    """A function to call with what is done; it does nothing unless somebody watches."""
+    """A callback for progress; a no-op without a callback or a terminal."""
     if callable(progress):
         yield progress
     elif progress and sys.stderr.isatty():

@@ -1,4 +1,4 @@
-"""Reading pages of one segment into a reused buffer, and serving them as record batches."""
+"""Reads pages of one segment into a reused buffer and returns them as record batches."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
 
 class OpenSegment:
-    """What all readers of a segment share: the file, the page index, which pages were checked.
+    """State shared by all readers of a segment: the file, the page index, the checked pages.
 
-    A page's checksum is computed and its structure checked the first time anyone reads it; later
-    reads trust it. Where a segment lies in several files there are ``gaps`` between pages, of
-    ``gap`` bytes at most.
+    A page's checksum and structure are checked on its first read; later reads skip the check. A
+    segment in several files has ``gaps`` between pages, of at most ``gap`` bytes.
     """
 
     gap = 0
@@ -43,7 +42,7 @@ class OpenSegment:
         return self.pages.nbytes + self.ends.nbytes + self.checked.nbytes
 
     def window_bytes(self, count: int) -> int:
-        """The most bytes that ``count`` neighbouring pages take."""
+        """The size of the largest ``count`` adjacent pages."""
         count = min(count, len(self.offsets))
         if count == 0:
             return 0
@@ -60,7 +59,7 @@ def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> Op
         problem = f"it cannot be read ({error})"
     if problem is not None:
         raise MasterTableError(
-            f"the page index {name} is not one of this table: {problem}; "
+            f"the page index {name} does not belong to this table: {problem}; "
             "restore the file from a copy or build the table again"
         )
     path = str(store.path(info.file))
@@ -70,7 +69,7 @@ def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> Op
 def fetch(
     segment: OpenSegment, first: int, count: int, buffer: PageBuffer, at: int, direct: bool
 ) -> tuple[list[pa.RecordBatch], int]:
-    """Read neighbouring pages with one request to ``buffer[at:]``; also how many bytes."""
+    """Read adjacent pages with one request into ``buffer[at:]``. Also returns the byte count."""
     starts, nbytes = load(segment, first, count, buffer, at, direct)
     return parse(segment, first, buffer.arrow, starts), nbytes
 
@@ -84,10 +83,10 @@ def load(
     direct: bool,
     ahead: int = 0,
 ) -> tuple[Any, int]:
-    """Only the reading: where in the buffer each page begins, and how many bytes were read.
+    """Read without parsing. Returns the offset of each page in the buffer, and the bytes read.
 
-    With ``direct`` the range grows to whole blocks, and ``at`` is a multiple of a block. Bytes
-    that are there already, read ``ahead``, are not read again; too few of them count as none.
+    With ``direct`` the range is rounded out to whole blocks, and ``at`` is a multiple of a block.
+    Bytes that were read ``ahead`` are not read again; an incomplete read-ahead is ignored.
     """
     begin, end, want = extent(segment, first, count, direct)
     got = ahead
@@ -105,7 +104,7 @@ def load(
 
 
 def extent(segment: OpenSegment, first: int, count: int, direct: bool) -> tuple[int, int, int]:
-    """Where neighbouring pages begin and end in the file, and how many bytes to read for them."""
+    """Begin and end of adjacent pages in the file, and the bytes to read for them."""
     begin, end = int(segment.offsets[first]), int(segment.ends[first + count - 1])
     if not direct:
         return begin, end, end - begin
@@ -114,7 +113,7 @@ def extent(segment: OpenSegment, first: int, count: int, direct: bool) -> tuple[
 
 
 def check_new(segment: OpenSegment, first: int, count: int, memory: Any, starts: Any) -> None:
-    """Check the pages that nobody has read before."""
+    """Check the pages that have not been read before."""
     if segment.checked[first : first + count].all():
         return
     for i in np.flatnonzero(~segment.checked[first : first + count]).tolist():
@@ -122,14 +121,14 @@ def check_new(segment: OpenSegment, first: int, count: int, memory: Any, starts:
 
 
 def parse(segment: OpenSegment, first: int, memory: Any, starts: Any) -> list[pa.RecordBatch]:
-    """The pages from ``first`` on that were loaded, as record batches."""
+    """The loaded pages from ``first`` on as record batches."""
     batches = []
     for page, start in enumerate(starts.tolist(), first):
         data = _page(segment, page, memory, start)
         try:
             batches.append(pa.ipc.read_record_batch(data, segment.schema))
         except (pa.ArrowException, OSError):
-            check(segment, page, data)  # it was good once; now it says which page is not
+            check(segment, page, data)  # it was valid before: raise an error that names the page
             raise
     return batches
 
@@ -139,18 +138,18 @@ def _page(segment: OpenSegment, page: int, memory: Any, start: int) -> Any:
 
 
 def fail_short(segment: OpenSegment, first: int, end: int) -> None:
-    """Name the first page that the file does not hold in full."""
+    """Raise for the first page that is truncated."""
     page = first + int(np.searchsorted(segment.ends[first:], end, side="right"))
     segment.checked[first:] = False
     segment.file.reopen()
     raise MasterTableError(
-        f"page {page} of {segment.path} is cut off: the file ends at byte {end}, the page at "
+        f"page {page} of {segment.path} is truncated: the file ends at byte {end}, the page at "
         f"{int(segment.ends[page])}; restore the file from a copy or build the table again"
     )
 
 
 def check(segment: OpenSegment, page: int, data: Any) -> None:
-    """Compare a page with its checksum and its index, and remember that it was good."""
+    """Check a page against its checksum and its index, and mark it as checked."""
     pages = segment.pages
     if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
         problem = "is damaged: its checksum does not fit"
@@ -185,14 +184,14 @@ class PlainReader:
         self._buffer: PageBuffer | None = buffer or PageBuffer(
             self.bytes_for(segment, pages_at_once, direct)
         )
-        self._arrow: Any = None  # what the last load filled
+        self._arrow: Any = None  # the buffer of the last load
         self._ahead: DiskRead | None = None
         self._asked = (0, 0)
         self.bytes_read = 0
 
     @staticmethod
     def bytes_for(segment: OpenSegment, pages_at_once: int, direct: bool) -> int:
-        """What a reader will hold."""
+        """The bytes that a reader will hold."""
         slack = 2 * ALIGNMENT if direct else 0
         return aligned(segment.window_bytes(pages_at_once) + slack)
 
@@ -201,7 +200,7 @@ class PlainReader:
         return self._buffer.nbytes if self._buffer else 0
 
     def beside(self, count: int) -> list[PlainReader]:
-        """Readers like this one, to be asked in turn. What this one has read is lost."""
+        """More readers like this one, for reads in flight. Invalidates this reader's pages."""
         self._buffer, *others = PageBuffer.side_by_side(self.nbytes, 1 + count)
         return [PlainReader(self._segment, self._at_once, self._direct, one) for one in others]
 
@@ -215,15 +214,15 @@ class PlainReader:
         return self.parse()
 
     def ask(self, first: int, count: int) -> None:
-        """Let the disk begin on pages that :meth:`load` or :meth:`read` will want next.
+        """Start reading ahead the pages of the next :meth:`load` or :meth:`read`.
 
-        With ``direct`` they come into the buffer, and what is in it now is lost.
+        With ``direct`` they are read into the buffer, whose present content is overwritten.
         """
         assert self._buffer is not None
         self._settle()
         if self._direct:
             self._ahead = self._ahead or DiskRead.make()
-            if self._ahead is None:  # then it is read when it is wanted
+            if self._ahead is None:  # no asynchronous reads: load reads it later
                 return
         begin, _, want = extent(self._segment, first, count, self._direct)
         self._asked = (first, count)
@@ -231,15 +230,15 @@ class PlainReader:
 
     @property
     def in_flight(self) -> bool:
-        """Whether the disk is at what was asked."""
+        """Whether a read-ahead is in flight."""
         return self._ahead is not None and self._ahead.in_flight
 
     def _settle(self) -> int:
-        """Wait for what was asked; bytes that came, or none if they cannot be used."""
+        """Wait for the read-ahead. Returns its bytes; 0 if they are not usable."""
         return self._ahead.finish() if self._ahead is not None and self._ahead.pending else 0
 
     def load(self, first: int, count: int) -> Any:
-        """Read pages as :meth:`read` does, but only tell at which address each begins."""
+        """Read pages as :meth:`read` does, but return only the address of each."""
         assert self._buffer is not None
         self._arrow = self._buffer.arrow
         came = self._settle()
@@ -257,7 +256,7 @@ class PlainReader:
         return self._starts + self._arrow.address
 
     def parse(self) -> list[pa.RecordBatch]:
-        """The pages that were loaded last."""
+        """The pages of the last :meth:`load` as record batches."""
         return parse(self._segment, self._first, self._arrow, self._starts)
 
     def close(self) -> None:
@@ -266,19 +265,19 @@ class PlainReader:
 
 
 class MappedReader(PlainReader):
-    """Pages seen through a map of just their part of the file, instead of copied out of it.
+    """Maps the part of the file that has the pages, instead of copying it.
 
-    Copying is most of what a warm page costs when few of its rows are wanted. As much memory is
-    resident as with a copy. Threads that map ahead would not help: every unmapping would then
-    interrupt the other cores. The price: a file that is cut short, or a disk that fails, while
-    its pages are in use ends the process (SIGBUS), where a read would have failed.
+    Copying is most of the cost of a page in the page cache when few of its rows are used. The
+    resident memory is the same as with a copy. Mapping ahead in threads would not help: every
+    munmap would then interrupt the other cores. The risk: if the file is truncated or the disk
+    fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
     """
 
     def ask(self, first: int, count: int) -> None:
-        """Nothing: the page cache would get the pages in small pieces, which are dear to map."""
+        """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
 
     def load(self, first: int, count: int) -> Any:
-        self._arrow = None  # the last map goes before the next one comes
+        self._arrow = None  # unmap before mapping again
         segment = self._segment
         begin, end = int(segment.offsets[first]), int(segment.ends[first + count - 1])
         mapped = segment.file.map(begin, end - begin)
@@ -297,6 +296,6 @@ def refuse_read(first: int, count: int, pages: int, at_once: int, closed: bool) 
     if closed:
         raise ConfigError("this reader is closed; ask the table for a new one")
     raise ConfigError(
-        f"pages {first} .. {first + count - 1} were asked of a table of {pages} pages through a "
-        f"reader for {at_once} at once; make the reader with a larger pages_at_once"
+        f"pages {first} .. {first + count - 1} were requested of a table of {pages} pages with a "
+        f"reader for {at_once} at once; create the reader with a larger pages_at_once"
     )

@@ -1,7 +1,7 @@
-"""How many bytes each row of a batch takes, so that pages can be cut by size.
+"""The bytes of each row of a batch, to cut pages by size.
 
-Rows differ in size when they hold text, binary or lists. What is counted is what the Arrow
-format writes: values, offsets, and a bit for each value of a column that has nulls.
+Rows with text, binary or lists differ in size. Counted are the bytes of the Arrow format: values,
+offsets, and a validity bit for each value of a column with nulls.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def _cumulative(array: pa.Array) -> Sizes:
     else:
         try:
             total += (rows * kind.bit_width + 7) // 8
-        except ValueError:  # unions and whatever comes next: the average row must do
+        except ValueError:  # unions and future types: use the average row
             total += rows * -(-array.nbytes // max(1, len(array)))
     return total
 
 
 def _list_bytes(array: pa.Array, inner: Sizes, rows: Sizes) -> Sizes:
-    """``inner`` is about all values; the offsets of a slice say which of them are its own."""
+    """``inner`` covers all values; the offsets of a slice select its own."""
     offsets, width = _offsets(array)
     result: Sizes = inner[offsets] - inner[offsets[0]] + rows * width
     return result

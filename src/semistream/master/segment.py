@@ -1,8 +1,7 @@
-"""Writing a segment: sorted batches in, pages of the asked size out.
+"""Writes a segment: sorted batches in, pages of the requested size out.
 
 A segment is a plain Arrow IPC file with one record batch per page, so any Arrow reader can open
-it. What it does not know itself (where each page lies, its keys, its checksum) goes into the
-page index beside it.
+it. The position, keys and checksum of each page are in the page index, a separate file.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ _PAGES_PER_CUT = 4
 
 
 class SegmentWriter:
-    """Use with ``with``; :attr:`info` and :attr:`pages` are there after the block.
+    """A context manager; :attr:`info` and :attr:`pages` are set after the block.
 
-    ``duplicates``: what to do with a key that comes twice: ``keep`` both rows, ``refuse``, or
+    ``duplicates``: how to treat duplicate keys: ``keep`` all rows, ``refuse`` (raise), or
     ``drop`` all but the first.
     """
 
@@ -74,7 +73,7 @@ class SegmentWriter:
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         try:
-            with self._file:  # closes the segment, after an error too
+            with self._file:  # closes the file, also after an error
                 if error is not None:
                     raise error
                 self._cut(final=True)
@@ -87,7 +86,7 @@ class SegmentWriter:
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows whose keys are not below those written before."""
+        """Append rows; keys must be in ascending order."""
         if batch.num_rows == 0:
             return
         if self._duplicates != "keep":
@@ -108,15 +107,15 @@ class SegmentWriter:
         if self._duplicates == "refuse":
             key = _spelled(rows, int(np.flatnonzero(again)[0]))
             raise ConfigError(
-                f"unique=True, but the key {key} comes more than once; "
+                f"unique=True, but the key {key} occurs more than once; "
                 "remove the duplicates, or use a table with unique=False"
             )
-        if len(again) < batch.num_rows:  # the very first row has nothing before it
+        if len(again) < batch.num_rows:  # the first row has no predecessor
             again = np.concatenate(([False], again))
         return batch.filter(pa.array(~again))
 
     def _cut(self, final: bool) -> None:
-        """Write all full pages of what is pending; keep the last, unfinished one."""
+        """Write all full pages of the pending rows; keep the last, partial one."""
         if not self._pending:
             return
         batch = joined(self._pending)
@@ -141,7 +140,9 @@ class SegmentWriter:
     def _write_page(self, page: pa.RecordBatch, row_bytes: np.ndarray[Any, Any]) -> None:
         rows = page.num_rows
         length = pa.ipc.get_record_batch_size(page)
-        if length > self._page_bytes and rows > 1:  # the estimate was low: nested or odd types
+        if (
+            length > self._page_bytes and rows > 1
+        ):  # the estimate was too low: nested or unusual types
             half = rows // 2
             self._write_page(page.slice(0, half), row_bytes[:half])
             self._write_page(page.slice(half), row_bytes[half:])
@@ -196,7 +197,7 @@ def _spelled(keys: pa.RecordBatch, row: int) -> str:
 
 
 def _framing(schema: pa.Schema) -> int:
-    """Bytes of a page beside its rows: the message header, and padding after each buffer."""
+    """Bytes of a page besides its rows: the message header, and padding after each buffer."""
     empty = pa.RecordBatch.from_pylist([], schema=schema)
     return int(pa.ipc.get_record_batch_size(empty)) + _PADDING * _buffers(schema)
 
@@ -212,10 +213,10 @@ def _buffers(kinds: Any) -> int:
 
 
 class _HashingSink:
-    """The file behind the Arrow writer: knows which bytes belong to which page.
+    """The file that the Arrow writer writes to: tracks which bytes belong to which page.
 
-    The writer hands over many small pieces per page. They are kept (not copied) until the page
-    is complete, because the file's header comes out together with the first page.
+    The writer passes many small pieces per page. They are kept (not copied) until the page is
+    complete, because the file's header is written together with the first page.
     """
 
     closed = False
@@ -234,7 +235,7 @@ class _HashingSink:
         return len(data)
 
     def settle(self, length: int) -> tuple[int, int]:
-        """Write what came; its last ``length`` bytes are a page: their offset and checksum."""
+        """Write the pieces; returns offset and checksum of the page, the last ``length`` bytes."""
         before = self._unsettled - length
         page = xxhash.xxh3_64()
         seen = 0

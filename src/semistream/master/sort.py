@@ -1,16 +1,16 @@
-"""Sorting more rows than fit in memory.
+"""External merge sort: sorts more rows than fit in memory.
 
-Rows are gathered into runs of bounded size; each run is sorted and spilled; the runs are
+Rows are collected into runs of bounded size; each run is sorted and spilled; the runs are
 merged block by block. Nothing here loops over rows::
 
-    batches -> [ gather | sort | spill ] -> run files -> [ merge ] -> sorted batches
-                     \\____ all fits: sort in place, no files ____________/
+    batches -> [ collect | sort | spill ] -> run files -> [ merge ] -> sorted batches
+                      \\____ all fits: sort in memory, no files __________/
 
-Merging k runs: of the blocks in memory, everything up to the smallest last key is complete (no
-later block can hold a smaller key), so it is cut off all blocks, put together, sorted, emitted.
+Merging k runs: of the blocks in memory, all rows up to the smallest last key are complete (no
+later block can have a smaller key), so they are cut off all blocks, concatenated, sorted, emitted.
 
-Memory: a run takes 40 % of the budget, gathering its columns and sorting them up to as much
-again. A merge holds at most ``memory / 4`` in blocks, and the pieces it puts together twice that.
+Memory: a run takes 40 % of the budget, concatenating and sorting its columns up to as much again.
+A merge holds at most ``memory / 4`` in blocks, and twice that in concatenated pieces.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semistream.keys import KeyCodec
 from semistream.master.index import Keys, single
 from semistream.master.store import writing
 
-_MAX_RUN = 1 << 30  # the 32-bit offsets of a text column reach twice as far
+_MAX_RUN = 1 << 30  # half the range of a text column's 32-bit offsets
 _MIN_BLOCK, _MAX_BLOCK = 32 << 10, 4 << 20
 
 
@@ -49,7 +49,7 @@ class ExternalSort:
         self._numbered = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take a batch in; may sort and spill what was gathered so far."""
+        """Add a batch; may sort and spill the rows so far."""
         rows = batch.num_rows
         if rows == 0:
             return
@@ -71,7 +71,7 @@ class ExternalSort:
             self._spill()
         while len(self._runs) > self.fan_in:
             group, self._runs = self._runs[: self.fan_in], self._runs[self.fan_in :]
-            # Front to back and appended: equal keys may change places, never get lost.
+            # Oldest runs first, the result appended: equal keys may be reordered, none is lost.
             self._runs.append(self._write_run(self._merge(group)))
         yield from self._merge(self._runs)
 
@@ -92,7 +92,7 @@ class ExternalSort:
         return path
 
     def _reblocked(self, blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Merged pieces come in all sizes; a run file wants blocks of one size."""
+        """Merged pieces vary in size; a run file needs blocks of one size."""
         held: list[pa.RecordBatch] = []
         held_bytes = 0
         for block in blocks:
@@ -116,7 +116,7 @@ class ExternalSort:
         rows = sum(batch.num_rows for batch in batches)
         batches.clear()
         columns = []
-        while chunks:  # column by column, so that only one lies in memory twice
+        while chunks:  # column by column, so that only one is in memory twice
             columns.append(_concatenated(chunks.pop(0)))
         order = self._order([columns[i] for i in self.positions])
         step = max(1, rows * self.block_bytes // max(1, nbytes))
@@ -129,7 +129,7 @@ class ExternalSort:
             yield pa.RecordBatch.from_arrays(block, schema=self.schema)
 
     def _order(self, columns: list[pa.Array]) -> np.ndarray[Any, Any] | None:
-        """Row numbers in key order, or None if the rows are in order already."""
+        """Row numbers in key order; None if the rows are already sorted."""
         if self.codec.exact:
             keys = self.codec.sortable(columns)
             if bool(np.all(keys[1:] >= keys[:-1])):
@@ -184,7 +184,7 @@ class _Cursor:
         self.keys = self._sort.codec.sortable(columns)
 
     def cut(self, bound: Any) -> pa.RecordBatch:
-        """Take off the rows whose key is at most ``bound``."""
+        """Remove and return the rows whose key is at most ``bound``."""
         end = int(np.searchsorted(self.keys, single(bound, self.keys), side="right")[0])
         piece, self.block = self.block.slice(0, end), self.block.slice(end)
         self.keys = self.keys[end:]
@@ -196,7 +196,7 @@ class _Cursor:
         return piece
 
     def refill(self) -> bool:
-        """Have rows in memory again; False when the run is used up and its file removed."""
+        """Load the next block; False at the end of the run, whose file is then removed."""
         if len(self.keys):
             return True
         if self.has_more:
@@ -212,7 +212,7 @@ def _concatenated(chunks: list[pa.Array]) -> pa.Array:
 
 
 def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """One batch with the rows of all; at least one is given."""
+    """Concatenate batches into one; needs at least one."""
     if len(batches) == 1:
         return batches[0]
     columns = [

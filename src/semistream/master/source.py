@@ -1,4 +1,4 @@
-"""Whatever the user hands in as data, as one stream of record batches of one schema."""
+"""Converts any supported input to a stream of record batches of one schema."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _ACCEPTED = (
 
 @dataclass(frozen=True)
 class Source:
-    """``num_rows`` is None when nobody knows before the end."""
+    """``num_rows`` is None if it is unknown before the end."""
 
     schema: pa.Schema
     num_rows: int | None
     batches: Callable[[int], Iterator[pa.RecordBatch]]
-    """Given the bytes that one batch should not exceed by much."""
+    """Called with the approximate maximal bytes of a batch."""
 
 
 def open_source(data: Any) -> Source:
-    """Recognise the data; nothing but schemas is read yet."""
+    """Detect the type of the data; only schemas are read yet."""
     if isinstance(data, (str, os.PathLike)):
         return _parquet([Path(data)])
     if isinstance(data, pa.Table):
@@ -95,7 +95,7 @@ def _sliced(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _is_dataset(data: Any) -> bool:
-    # pyarrow.dataset is heavy; whoever has such an object has imported it already.
+    # pyarrow.dataset is slow to import; if the data is a dataset, it is imported already.
     return type(data).__module__.split(".")[0] == "pyarrow" and hasattr(data, "scanner")
 
 
@@ -111,7 +111,7 @@ def _dataset(data: Any) -> Source:
 
 
 def parquet_files(paths: Iterable[Path]) -> list[Path]:
-    """The Parquet files behind files and folders, in a stable order."""
+    """The Parquet files in these files and folders, in a stable order."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
@@ -121,7 +121,7 @@ def parquet_files(paths: Iterable[Path]) -> list[Path]:
                 if file.is_file() and not file.name.startswith((".", "_"))
             )
             if not found:
-                raise ConfigError(f"the folder {path} holds no *.parquet file; {_ACCEPTED}")
+                raise ConfigError(f"the folder {path} has no *.parquet file; {_ACCEPTED}")
             files += found
         elif path.exists():
             files.append(path)
@@ -131,7 +131,7 @@ def parquet_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def open_parquet(file: Path, buffer_bytes: int = 1 << 20) -> Any:
-    """A ParquetFile that reads no more than it is asked for."""
+    """A ParquetFile without read-ahead beyond ``buffer_bytes``."""
     import pyarrow.parquet as pq
 
     try:

@@ -1,15 +1,15 @@
-"""A relation that stays in its database, as pages: R where it lies.
+"""A relation that stays in its database, read as pages.
 
     database  --cut points-->  page index        (once, when it is opened)
     database  --WHERE key >= ... AND key < ...-->  page        (each read)
 
-The database itself cuts the key range into pages of about ``page_bytes``: all rows of one key lie
-in one page. The first page is open downwards and the last upwards, so a row that is inserted
-later is found by whoever reads its page.
+The database itself cuts the key range into pages of about ``page_bytes``; all rows of one key are
+in one page. The first page has no lower bound and the last no upper bound, so a row that is
+inserted later is found when its page is read.
 
-A database table has no versions. A replayed batch may therefore see other rows than it saw the
-first time, and a row that a join keeps in memory is as old as its read. Where that matters,
-import the table: ``MasterTable.build(SqlMaster(...).batches(), path, key=...)``.
+A database table has no versions. A replayed batch may therefore read other rows than it read the
+first time, and a row that a join caches may be outdated. Where that matters, import the table:
+``MasterTable.build(SqlMaster(...).batches(), path, key=...)``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from semistream.master.sql_redact import redact, without_secrets
 from semistream.memory import format_size, parse_size
 
 Answer = TypeVar("Answer")
-_GROWTH = 2  # a page may grow by this factor before the cut points must be drawn anew
+_GROWTH = 2  # a page may grow by this factor before the cut points must be recomputed
 
 
 class SqlMaster:
@@ -44,16 +44,16 @@ class SqlMaster:
     table
         Its name, or ``(schema, name)``. Any character is allowed: names are quoted.
     key
-        The column(s) to join on. An index on them is what makes a read fast; for text keys in
-        PostgreSQL that is an index with ``COLLATE "C"``.
+        The column(s) to join on. Reads are fast if they are indexed; for text keys in PostgreSQL
+        this must be an index with ``COLLATE "C"``.
     columns
-        The columns to read besides the key; all by default.
+        The columns to read besides the key. Default: all columns.
     types
-        Arrow types for columns that the database describes too loosely.
+        Arrow types for columns whose database type is not specific enough.
     unique
-        No key comes twice; checked now.
+        Keys are unique; checked when the table is opened.
     page_bytes
-        The size of a page, if the rows of one key allow it.
+        The size of a page; larger only if the rows of one key are.
 
     >>> import sqlite3, tempfile
     >>> file = tempfile.mkdtemp() + "/shop.db"
@@ -102,7 +102,7 @@ class SqlMaster:
         self._lock = threading.RLock()
         self._from = self._dialect.qualified(self.table)
 
-    # -- what it holds ---------------------------------------------------------------------
+    # -- columns and pages -----------------------------------------------------------------
 
     def _choose(self, wanted: Sequence[str] | None, types: dict[str, Any]) -> list[Column]:
         found = self._ask(lambda c: self._dialect.columns(c, self.table))
@@ -117,10 +117,11 @@ class SqlMaster:
                 )
         if typed := [name for name in self.key if name in types]:
             raise ConfigError(
-                f"types[{typed[0]!r}]: a key keeps the database's type; pages follow its order"
+                f"types[{typed[0]!r}]: a key column keeps the database's type, whose order "
+                "determines the pages"
             )
         if nested := [n for n, t in types.items() if pa.types.is_nested(t)]:
-            raise ConfigError(f"types[{nested[0]!r}]={types[nested[0]]}: give a plain type")
+            raise ConfigError(f"types[{nested[0]!r}]={types[nested[0]]}: use a non-nested type")
         keep = set(names if wanted is None else (*self.key, *wanted))
         return [
             Column(c.name, types.get(c.name, c.type), c.declared) for c in found if c.name in keep
@@ -133,10 +134,10 @@ class SqlMaster:
             f"GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
         )
         if twice:
-            raise MasterTableError(f"unique=True, but {self._place} holds a key more than once")
+            raise MasterTableError(f"unique=True, but {self._place} has duplicate keys")
 
     def _cut(self) -> None:
-        """Let the database draw the cut points, and measure what lies between them."""
+        """Let the database compute the cut points and the size of each page."""
         varying = [c for c in self._columns if c.varies]
         lengths = " + ".join(self._dialect.length(c) for c in varying) or "0"
         count, total = self._rows(
@@ -191,7 +192,7 @@ class SqlMaster:
         return f"SqlMaster({self._place}, rows={self.num_rows}, pages={self.num_pages})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the connection: a worker does not draw the cut points again."""
+        """All but the connection, so that workers do not compute the cut points again."""
         left = ("_dialect", "_connection", "_lock", "index")
         return {name: value for name, value in self.__dict__.items() if name not in left}
 
@@ -200,7 +201,7 @@ class SqlMaster:
         self._open_dialect()
         self._make_index()
 
-    # -- what a join asks ------------------------------------------------------------------
+    # -- the PageSource interface ----------------------------------------------------------
 
     def can_prefetch(self, direct: bool) -> bool:
         return False
@@ -227,7 +228,7 @@ class SqlMaster:
         return None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in key order, page by page; also the way to import them."""
+        """All rows in key order, page by page; also used to import the table."""
         for page in range(self.num_pages):
             yield self.page(page)
 
@@ -236,7 +237,7 @@ class SqlMaster:
         return pa.Table.from_batches(self.batches(), schema=self.schema)
 
     def refresh(self) -> SqlMaster:
-        """The same table with cut points drawn anew, for one that has grown."""
+        """The same table with recomputed cut points, for a table that has grown."""
         types = {c.name: c.type for c in self._columns if c.name not in self.key}
         return SqlMaster(
             self.uri,
@@ -249,7 +250,7 @@ class SqlMaster:
         )
 
     def described(self) -> dict[str, Any]:
-        """What it takes besides the URI to open the same table, in JSON's types."""
+        """The parameters besides the URI to open the same table, JSON-serializable."""
         return {
             "table": list(self.table),
             "key": list(self.key),
@@ -290,20 +291,20 @@ class SqlMaster:
         if batch.num_rows > self._most_rows or batch.nbytes > self.max_page_bytes:
             raise MasterTableError(
                 f"page {number} of {self._place} has grown beyond "
-                f"{format_size(self.max_page_bytes)}, which memory was planned for; "
+                f"{format_size(self.max_page_bytes)}, the size in the memory plan; "
                 "open the table again"
             )
         return batch
 
     def _present(self) -> str:
-        """A null key never matches, so such rows are left where they are."""
+        """The condition that excludes null keys, which never match."""
         return " AND ".join(f"{self._dialect.quote(name)} IS NOT NULL" for name in self.key)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
         return self._ask(lambda connection: self._dialect.rows(connection, sql))
 
     def _ask(self, question: Callable[[Any], Answer]) -> Answer:
-        """One question at a time; after an error the next question gets a new connection."""
+        """Run one query at a time; after an error the next one opens a new connection."""
         with self._lock:
             try:
                 if self._connection is None:
@@ -314,5 +315,5 @@ class SqlMaster:
                 words = without_secrets(str(error), self.uri)
                 raise MasterTableError(
                     f"{self._place} cannot be read: {words.strip()}; "
-                    "check that the server runs and the table is there, then try again"
+                    "check that the server is running and the table exists, then try again"
                 ) from (error if words == str(error) else None)

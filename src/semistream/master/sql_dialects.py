@@ -1,8 +1,8 @@
-"""What differs between the databases that a master may lie in: drivers, types, quoting.
+"""The differences between the supported databases: drivers, types, quoting.
 
-A dialect opens connections, describes a table's columns as Arrow fields, and says how a column
-is selected, compared and measured. Keys are always compared byte by byte (``COLLATE "C"`` and
-its like), because that is the order of our page index, whatever the database's own collation.
+A dialect opens connections, describes a table's columns as Arrow fields, and generates the SQL to
+select, compare and measure a column. Keys are always compared byte by byte (``COLLATE "C"`` and
+the like), because that is the order of the page index, whatever the database's own collation.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError
-from semistream.master.sql_redact import redact as redact  # also for those who import it here
+from semistream.master.sql_redact import redact as redact  # re-exported
 
 Params = Sequence[Any]
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the relation: its name, what it becomes in Arrow, its type in the database."""
+    """One column of the relation: its name, its Arrow type, its type in the database."""
 
     name: str
     type: pa.DataType
@@ -33,13 +33,13 @@ class Column:
 
     @property
     def varies(self) -> bool:
-        """Whether its values take bytes beyond the fixed width."""
+        """Whether the type has variable width."""
         kind = self.type
         return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
 class Dialect(ABC):
-    """The parts that the databases share; subclasses fill in the rest."""
+    """The common parts of all databases; subclasses implement the rest."""
 
     quote_char: ClassVar[str] = '"'
     floor_divide: ClassVar[str] = "/"
@@ -53,7 +53,7 @@ class Dialect(ABC):
         """A new connection."""
 
     def quote(self, name: str) -> str:
-        """An identifier that means exactly this name, whatever is in it."""
+        """Quote an identifier; any character is allowed."""
         if not isinstance(name, str) or not name or "\0" in name:
             raise ConfigError(f"{name!r} cannot name a table or column; give a text without NUL")
         mark = self.quote_char
@@ -77,7 +77,7 @@ class Dialect(ABC):
     def batch(
         self, connection: Any, sql: str, params: Params, fields: Sequence[pa.Field]
     ) -> pa.RecordBatch:
-        """The rows of a query as Arrow; columns that do not fit their type are refused."""
+        """The rows of a query as Arrow; raises if a value does not fit its column's type."""
         rows = self.rows(connection, sql, params)
         arrays = [_array([row[i] for row in rows], field) for i, field in enumerate(fields)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
@@ -100,20 +100,20 @@ class Dialect(ABC):
 
 
 def _array(values: list[Any], field: pa.Field) -> pa.Array:
-    """A type that the user gave may need a cast: dates in SQLite are text."""
+    """A type given by the user may need a cast: dates in SQLite are text."""
     try:
         with contextlib.suppress(pa.ArrowException, TypeError):
             return pa.array(values, type=field.type)
         return pa.array(values).cast(field.type)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SchemaError(
-            f"column {field.name!r} holds a value that is not {field.type}: {error}; "
-            "say its type with types={...}"
+            f"column {field.name!r} has a value that is not {field.type}: {error}; "
+            "set its type with types={...}"
         ) from error
 
 
 class Sqlite(Dialect):
-    """A file; the driver is Python's own. Types follow SQLite's rules of affinity."""
+    """A file; the driver is in Python's library. Types follow SQLite's affinity rules."""
 
     def __init__(self, uri: str) -> None:
         super().__init__(uri)
@@ -156,7 +156,7 @@ def _affinity(declared: str) -> pa.DataType:
 
 
 class PostgreSql(Dialect):
-    """Through ADBC: rows arrive as Arrow. Types that Arrow has no match for arrive as text."""
+    """Through ADBC: rows arrive as Arrow. Types without an Arrow equivalent are read as text."""
 
     _KINDS: ClassVar[dict[str, pa.DataType]] = {
         "int2": pa.int16(),
@@ -231,7 +231,7 @@ class PostgreSql(Dialect):
         return self.quote(column.name)
 
     def placeholder(self, number: int, column: Column) -> str:
-        # A decimal travels as text; the driver would bind it as a type of its own.
+        # A decimal is bound as text; the driver would bind it as an opaque type.
         return f"${number}::text::numeric" if column.declared == "numeric" else f"${number}"
 
     def parameter(self, value: Any) -> Any:
@@ -247,11 +247,11 @@ _DIALECTS = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 
 
 def dialect_of(uri: str) -> Dialect:
-    """The dialect that a URI such as ``postgresql://...`` asks for."""
+    """The dialect of a URI such as ``postgresql://...``."""
     scheme = uri.split(":", 1)[0].split("+")[0].lower() if isinstance(uri, str) else ""
     if scheme not in _DIALECTS:
         raise ConfigError(
-            f"uri={redact(str(uri))!r} names no database that can be read; it starts with one of "
+            f"uri={redact(str(uri))!r} is not a supported database; it must start with one of "
             + ", ".join(f"{name}://" for name in _DIALECTS)
         )
     if scheme in ("mysql", "mariadb"):

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as the place of a master table; see :mod:`semistream.master.sql_dialects`."""
+"""The dialect of MySQL and MariaDB; see :mod:`semistream.master.sql_dialects`."""
 
 from __future__ import annotations
 

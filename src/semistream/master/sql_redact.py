@@ -1,7 +1,7 @@
-"""URLs of databases without their secrets, for messages and logs.
+"""Redacts secrets in database URLs, for messages and logs.
 
-A password with unescaped signs cannot be told from the rest of its URL with certainty, so all
-that may belong to it is blacked out: rather a host too many than a password.
+A password with unescaped characters cannot be separated from the rest of its URL with certainty,
+so everything that may belong to it is redacted, even if that hides the host.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def redact(uri: str) -> str:
 
 
 def without_secrets(text: str, uri: str) -> str:
-    """The words of a driver without the URL's secrets, whole or in pieces.
+    """A driver's message without the URL's secrets, whole or in parts.
 
-    A driver takes what comes after an unescaped ``/`` or ``@`` for a port or a host, and quotes it.
+    A driver may parse what follows an unescaped ``/`` or ``@`` as a port or a host, and quote it.
     """
     text = text.replace(uri, redact(uri))
     secrets = [uri[start:stop] for start, stop in _spans(uri)]
@@ -56,12 +56,12 @@ def has_secrets(uri: str) -> bool:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a parameter of this name has a value that is not to be shown."""
+    """Whether the value of a parameter with this name is secret."""
     return _NAME.search(name) is not None
 
 
 def _spans(uri: str) -> list[tuple[int, int]]:
-    """Where secrets are, in order and apart from each other."""
+    """The spans of secrets, in order and disjoint."""
     found = [span for span in (_password(uri), _parameter(uri)) if span is not None]
     if len(found) == 2 and found[1][0] <= found[0][1]:
         return [(min(found)[0], len(uri))]
@@ -69,7 +69,7 @@ def _spans(uri: str) -> list[tuple[int, int]]:
 
 
 def _password(uri: str) -> tuple[int, int] | None:
-    """From the first colon behind the scheme to the last @: a password lies in between."""
+    """From the first colon after the scheme to the last @: the password is in between."""
     scheme = _SCHEME.match(uri)
     if uri.lower().startswith("sqlite:"):
         return None
@@ -85,6 +85,6 @@ def _password(uri: str) -> tuple[int, int] | None:
 
 
 def _parameter(uri: str) -> tuple[int, int] | None:
-    """From the first secret parameter to the end: its value may hold an unescaped &."""
+    """From the first secret parameter to the end: its value may contain an unescaped &."""
     named = _NAMED.search(uri)
     return None if named is None else (named.end(), len(uri))

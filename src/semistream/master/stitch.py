@@ -1,9 +1,9 @@
-"""A base in several files: sorted segments one behind the other, read as if they were one.
+"""A base in several files: sorted segments, concatenated logically and read as one.
 
-A build that runs in parallel writes one segment per key range. Copying them into one file would
-send the whole table through one process; instead the files are laid out, in key order, in one
-space of offsets. Each starts at a whole block, so that direct reads stay aligned. What lies
-between the pages of neighbours (a footer, padding, a header) is read over and ignored.
+A parallel build writes one segment per key range. Copying them into one file would send the whole
+table through one process; instead the files are mapped, in key order, into one offset space. Each
+starts at a block boundary, so that direct reads stay aligned. Bytes between the pages of adjacent
+files (a footer, padding, a header) are read and ignored.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 def open_segments(
     store: LocalStore, manifest: Manifest
 ) -> tuple[list[OpenSegment], list[SegmentInfo]]:
-    """The base and its deltas, opened; for each what kind of segment it is."""
+    """Open the base and its deltas. Also returns the info of each segment."""
     infos = list(manifest.segments)
     bases = 1
     while bases < len(infos) and infos[bases].kind == "base":
@@ -57,7 +57,7 @@ def stitched(
     )
     _check_order(whole, parts[0].path, manifest.key_schema)
     file = StitchedFile([part.file for part in parts], [info.bytes for info in infos], starts)
-    path = f"{parts[0].path} and the {len(parts) - 1} segments behind it"
+    path = f"{parts[0].path} and the {len(parts) - 1} segments after it"
     segment = OpenSegment(file, path, parts[0].schema, whole)
     between = whole.offsets[1:] - (whole.offsets + whole.lengths)[:-1]
     segment.gap = int(between.max(initial=0))
@@ -83,7 +83,7 @@ def _starts(sizes: Sequence[int]) -> list[int]:
 
 
 class StitchedFile:
-    """Several files as one. A file that is shorter than it should be ends the read there."""
+    """Several files as one. A read ends early at a file that is shorter than expected."""
 
     def __init__(
         self, files: Sequence[RangeFile], sizes: Sequence[int], starts: Sequence[int]
@@ -107,18 +107,18 @@ class StitchedFile:
         return done
 
     def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
-        """As :meth:`LocalFile.ask`; nothing is read ahead over the end of a file."""
+        """As :meth:`LocalFile.ask`; does not read ahead across the end of a file."""
         i, at = self._find(offset)
         if i + 1 == len(self._files) or offset + len(target) <= self._starts[i + 1]:
             self._files[i].ask(ahead, target, at)
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
-        """As :meth:`LocalFile.map`, of a range that does not go over the end of a file."""
+        """As :meth:`LocalFile.map`; None for a range across the end of a file."""
         i, at = self._find(begin)
         return self._files[i].map(at, length) if at + length <= self._sizes[i] else None
 
     def _find(self, offset: int) -> tuple[int, int]:
-        """Which file, and where in it."""
+        """The file of an offset, and the offset inside it."""
         i = int(np.searchsorted(self._starts, offset, side="right")) - 1
         return i, offset - int(self._starts[i])
 

@@ -1,8 +1,8 @@
 """The Arrow types of columns on disk, and the cast of incoming batches to them.
 
-Pages must be readable on their own, so dictionaries (whose values live in another message) are
-decoded. Views and run-ends become plain arrays: a page that is cut, sliced and copied must have
-a size that follows from its rows. Everything else, nested or not, is stored as it came.
+Pages must be readable independently, so dictionaries (whose values are in another message) are
+decoded. View types and run-end encoding become plain arrays, so that the size of a page follows
+from its rows. All other types, nested or not, are stored unchanged.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def _storage_field(field: pa.Field) -> pa.Field:
 
 
 def storage_fields(schema: pa.Schema) -> pa.Schema:
-    """The schema on disk, or of a decoded page; refuses ambiguous names."""
+    """The schema on disk, or of a decoded page; raises for duplicate names."""
     _refuse_twice(schema.names, "the data")
     return pa.schema([_storage_field(field) for field in schema])
 
 
 def storage_schema(schema: pa.Schema, key: Sequence[str]) -> pa.Schema:
-    """The schema on disk; refuses what no table can be built from."""
+    """The schema on disk; raises if no table can be built from it."""
     if not key:
         raise SchemaError("key=[] names no column; give the column(s) to join on")
     stored = storage_fields(schema)
@@ -67,11 +67,11 @@ def storage_schema(schema: pa.Schema, key: Sequence[str]) -> pa.Schema:
 def _refuse_twice(names: list[str], what: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise SchemaError(f"{what} names column {twice[0]!r} twice; rename or drop one")
+        raise SchemaError(f"{what} has column {twice[0]!r} twice; rename or drop one")
 
 
 def to_storage(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Bring a batch to the stored schema: columns by name, safe casts only."""
+    """Cast a batch to the stored schema: columns by name, safe casts only."""
     if batch.schema.equals(schema):
         return batch
     names = batch.schema.names
@@ -79,7 +79,7 @@ def to_storage(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         missing = sorted(set(schema.names) - set(names))
         extra = sorted(set(names) - set(schema.names))
         raise SchemaError(
-            f"the columns do not fit the table: missing {missing}, not in the table {extra}; "
+            f"the columns do not match the table: missing {missing}, not in the table {extra}; "
             f"give exactly {schema.names}"
         )
     columns = [_convert(batch.column(field.name), field) for field in schema]
@@ -99,13 +99,13 @@ def _convert(column: pa.Array, field: pa.Field) -> pa.Array:
         return column.cast(field.type)
     except pa.ArrowException as error:
         raise SchemaError(
-            f"column {field.name!r} of type {column.type} does not become {field.type} "
+            f"column {field.name!r} of type {column.type} cannot be cast to {field.type} "
             f"without loss: {error}; cast it first"
         ) from error
 
 
 def drop_null_keys(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
-    """Rows whose key has a null never match anything, so they need no place on disk."""
+    """Drop rows with a null in their key: they never match."""
     import pyarrow.compute as pc
 
     mask = None

@@ -1,9 +1,9 @@
 """A table's folder: list, read a range, write, publish if absent, delete.
 
-Everything above names files relative to the table's folder, with ``/`` between parts. A name
-that would leave the folder is refused here, whoever wrote it into a manifest. An object store
-can take this place as long as it has a conditional put for :meth:`Store.publish`. Every step that
-changes the folder is a call of :class:`~semistream.master.files.Files`.
+Callers name files relative to the table's folder, with ``/`` between parts. A name outside the
+folder raises, even if a manifest contains it. An object store can implement this interface if it
+has a conditional put for :meth:`Store.publish`. Every change of the folder is a call of
+:class:`~semistream.master.files.Files`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from semistream.master.disk_read import DiskRead
 from semistream.master.files import Files
 
 ALIGNMENT = 4096
-_MADV_POPULATE_READ = 22  # Linux 5.14; Python has no name for it yet
+_MADV_POPULATE_READ = 22  # Linux 5.14; Python has no constant for it
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 Condition = Callable[[], bool]
 
 
-# Errors of a link that a file system gives before it does anything.
+# Errors of link() that mean that nothing was done.
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMLINK)
 
 
 class RangeFile(Protocol):
-    """An open file that many readers share; reads carry their own position."""
+    """An open file that readers share; reads are positional."""
 
     name: str
 
@@ -43,20 +43,20 @@ class RangeFile(Protocol):
         """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
 
     def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
-        """Begin to read what :meth:`read_into` will be called for: past the page cache into
-        ``target`` if there is an ``ahead`` that does it, otherwise only into the page cache."""
+        """Start reading the range of the next :meth:`read_into`: directly into ``target`` with
+        ``ahead``, otherwise into the page cache."""
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
-        """The same bytes without a copy, where that is possible."""
+        """Map a range without a copy; None if that is not possible."""
 
     def reopen(self) -> None:
-        """After a failed read: look the name up again, the fault may be gone."""
+        """Open the file again after a failed read: the fault may be transient."""
 
     def close(self) -> None: ...
 
 
 class PublishInDoubtError(MasterTableError):
-    """What was to appear may be there or not. Nothing that it refers to may be deleted."""
+    """The outcome of publishing is unknown. Files that the version refers to must be kept."""
 
 
 class Store(Protocol):
@@ -74,7 +74,7 @@ class Store(Protocol):
 
 
 class LocalStore:
-    """A folder of the local file system, or of one that is mounted."""
+    """A folder of a local or mounted file system."""
 
     files = Files()
 
@@ -95,7 +95,7 @@ class LocalStore:
             names = self.files.list(self.path(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return [name for name in names if _PART.fullmatch(name)]  # the rest is not ours
+        return [name for name in names if _PART.fullmatch(name)]  # skip foreign files
 
     def size(self, name: str) -> int | None:
         try:
@@ -104,16 +104,16 @@ class LocalStore:
             return None
 
     def modified(self, name: str) -> float | None:
-        """When a file was last written, by the clock of the file system; see :meth:`clock`."""
+        """The modification time of a file, by the clock of the file system; see :meth:`clock`."""
         try:
             return self.files.stat(self.path(name)).st_mtime
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def clock(self) -> float:
-        """What a file that is written now has as its time.
+        """The present time of the file system's clock.
 
-        A file server's clock may be far from this machine's, so ages are taken with the file
+        A file server's clock may differ from this machine's, so ages are measured with the file
         system's own.
         """
         probe = f"work/clock-{uuid.uuid4().hex}"
@@ -143,7 +143,7 @@ class LocalStore:
 
     @contextlib.contextmanager
     def create(self, name: str, parents: bool = True) -> Iterator[BinaryIO]:
-        """Write a new file; it is on disk, not only in the cache, when the block ends."""
+        """Write a new file; it is synced to disk when the block ends."""
         path = self.path(name)
         with writing(path):
             if parents:
@@ -155,14 +155,14 @@ class LocalStore:
                 self.files.sync(file)
                 _forget(file.fileno())
         finally:
-            # A full disk fails here again; the error that came first says it in words.
+            # A full disk fails here again; report the first error.
             with contextlib.suppress(OSError):
                 file.close()
         with writing(path):
             self.files.sync_folder(path.parent)
 
     def write(self, name: str, data: bytes) -> None:
-        """A new file that need not outlive a crash of this machine."""
+        """Write a new file without sync; it may be lost in a crash of this machine."""
         path = self.path(name)
         with writing(path):
             self.make_folder(path.parent)
@@ -172,10 +172,10 @@ class LocalStore:
     def publish(
         self, name: str, data: bytes, scratch: str, allowed: Condition = lambda: True
     ) -> bool:
-        """Make ``name`` appear whole, or not at all if another process was first.
+        """Publish ``name`` atomically; False if another process was first.
 
-        ``allowed`` is asked when ``scratch`` is there, which holds the same bytes. Who deletes
-        the scratch file, or its folder, takes the right away to publish.
+        ``allowed`` is called when ``scratch``, with the same bytes, exists. Deleting the scratch
+        file or its folder prevents publishing.
         """
         target = self.path(name)
         with writing(target):
@@ -201,7 +201,7 @@ class LocalStore:
         return True
 
     def _link(self, scratch: Path, target: Path, data: bytes) -> bool:
-        """Whether ``target`` is ours. An error does not say so: a file server may have made the
+        """Whether ``target`` is ours. An error is no proof: a file server may have created the
         link and lost its reply."""
         try:
             self.files.link(scratch, target)
@@ -210,7 +210,7 @@ class LocalStore:
                 return self.files.read(target) == data
             except FileNotFoundError:
                 if isinstance(error, FileNotFoundError):
-                    return False  # the scratch file was taken away
+                    return False  # the scratch file was removed
                 if error.errno in _REFUSALS:
                     with writing(target):
                         raise
@@ -228,23 +228,23 @@ class LocalStore:
             self.files.unlink(self.path(name))
 
     def make_folder(self, folder: Path) -> None:
-        """Also the folders above it. A new folder is lost in a crash until its parent is synced."""
+        """Create a folder and its parents. A crash loses a folder until its parent is synced."""
         missing = []
         while not folder.exists():
             missing.append(folder)
             folder = folder.parent
         for new in reversed(missing):
-            with contextlib.suppress(FileExistsError):  # another process was faster
+            with contextlib.suppress(FileExistsError):  # another process created it
                 self.files.mkdir(new)
             with writing(new):
                 self.files.sync_folder(new.parent)
 
 
 class LocalFile:
-    """Positional reads into a caller's buffer, through the page cache or past it.
+    """Positional reads into a caller's buffer, buffered or direct.
 
     The file is never mapped as a whole: mapped pages count as resident memory of the process,
-    and would break the promise that it stays within its budget.
+    which must stay within its budget.
     """
 
     def __init__(self, path: Path, files: Files) -> None:
@@ -253,7 +253,7 @@ class LocalFile:
         self._files = files
         self._cached = _open(files, path, 0)
         self._direct: int | None = None
-        # Tables and readers share this object; the last one to go closes the file.
+        # Tables and readers share this object; the file is closed with the last reference.
         self._descriptors = [self._cached]
         self._finalizer = weakref.finalize(self, _close_all, self._descriptors)
 
@@ -280,9 +280,9 @@ class LocalFile:
                 os.posix_fadvise(self._cached, offset, len(target), os.POSIX_FADV_WILLNEED)
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
-        """A map of a range with all its pages in memory, and where in it the range begins.
+        """A map of a range with all its pages resident, and the offset of the range in it.
 
-        None where that cannot be had; reading will do, or say why it cannot.
+        None if it cannot be mapped; the caller then reads, which raises if that fails, too.
         """
         if sys.platform != "linux":
             return None
@@ -291,16 +291,16 @@ class LocalFile:
         try:
             mapped = mmap.mmap(self._cached, size, access=mmap.ACCESS_READ, offset=base)
             with contextlib.suppress(OSError):  # a kernel without huge pages
-                mapped.madvise(mmap.MADV_HUGEPAGE)  # what must be read comes in large pieces
-            # Fails where a look at the memory would end the process.
+                mapped.madvise(mmap.MADV_HUGEPAGE)  # reads from disk use large pieces
+            # Raises where accessing the memory would kill the process (SIGBUS).
             mapped.madvise(_MADV_POPULATE_READ)
         except (OSError, ValueError):
             return None
         return mapped, begin - base
 
     def reopen(self) -> None:
-        # dup2 swaps the file under the same descriptor, so other threads that are
-        # reading right now never see a closed or a foreign one.
+        # dup2 replaces the file under the same descriptor, so that concurrent reads of other
+        # threads never use a closed or reused descriptor.
         with contextlib.suppress(MasterTableError):
             fresh = _open(self._files, self.path, 0)
             os.dup2(fresh, self._cached, inheritable=False)
@@ -321,10 +321,10 @@ class LocalFile:
 
 
 def _forget(descriptor: int) -> None:
-    """Let the page cache drop a file that is on disk.
+    """Drop a synced file from the page cache.
 
-    What was written lies there in small pieces; read again, it comes in huge ones, which cost a
-    tenth to map. And a table that is larger than memory drives out nothing that is in use.
+    Written data is cached in small pages; read again, it is cached in huge ones, which are ten
+    times cheaper to map. Also, writing a large table then evicts nothing that is in use.
     """
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # it is only advice
@@ -357,21 +357,21 @@ def _open(files: Files, path: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """A full disk or a folder without permission, in words. Never wrap the user's data in it:
-    what that raises is not about writing."""
+    """Turns an OSError (full disk, no permission) into a readable error. Do not wrap code that
+    produces the user's data: its errors are not about writing."""
     try:
         yield
     except OSError as error:
         raise MasterTableError(
             f"{path} cannot be written: {error.strerror or error}; nothing was published. "
-            "Make room or choose another path, and repeat"
+            "Free space or choose another path, and repeat"
         ) from error
 
 
 def _unreadable(path: Path, error: OSError) -> MasterTableError:
     if error.errno in (errno.ENOENT, errno.ESTALE):
         return MasterTableError(
-            f"{path} is missing; was it deleted, or vacuumed, perhaps on another machine? Open the "
+            f"{path} is missing; it was deleted or vacuumed, perhaps on another machine. Open the "
             "newest version, vacuum with a larger keep, or build the table again"
         )
     return MasterTableError(f"{path} cannot be read: {error.strerror}; check the disk and retry")

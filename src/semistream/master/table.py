@@ -24,11 +24,11 @@ from semistream.master.store import LocalStore
 
 
 class MasterTable:
-    """Rows on disk, sorted by key, cut into pages; one version of them.
+    """One version of a table on disk: rows sorted by key, in pages.
 
-    Get one from :meth:`build` or :meth:`open`. It never changes: :meth:`upsert`,
-    :meth:`delete` and :meth:`compact` publish a new version and return it, and whoever has an
-    older one open goes on reading that.
+    Create one with :meth:`build` or :meth:`open`. It is immutable: :meth:`upsert`,
+    :meth:`delete` and :meth:`compact` publish a new version and return it. Readers of an older
+    version are not affected.
 
     >>> import pyarrow as pa, tempfile
     >>> folder = tempfile.mkdtemp() + "/products"
@@ -50,7 +50,7 @@ class MasterTable:
             [manifest.schema.field(name).type for name in manifest.key], list(manifest.key)
         )
         self.store = LocalStore(path)
-        # Files are opened now and kept: a vacuum may delete their names, not their content.
+        # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         self.segments, infos = open_segments(self.store, manifest)
         self.layout = PageLayout(self.segments, infos, self.codec)
         self.index: PageIndex = self.layout.index
@@ -76,21 +76,21 @@ class MasterTable:
             A Parquet file or folder or a list of them; an Arrow table, batch, reader or dataset;
             anything that exports an Arrow stream; an iterable of record batches.
         path
-            The folder to write. It must not hold anything but a master table.
+            The folder to write. It must be empty, new, or a master table.
         key
             The column(s) to join on: integers, text, binary, dates, times, timestamps,
             durations, decimals, booleans. Rows with a null key never match; they are left out
             and counted in ``rows_without_key``.
         unique
-            Refuse data in which a key comes twice, now and in every upsert.
+            Raise for duplicate keys, now and in every upsert.
         page_bytes
-            The size of a page. A page is larger only if it holds a single row.
+            The size of a page. A page is larger only if it has a single row.
         memory
-            What sorting may use; beyond it, rows are spilled into the folder.
+            Memory for sorting; more rows are spilled into the folder.
         overwrite
-            Publish a new version if there is a table already, instead of refusing.
+            Publish a new version if the table exists, instead of raising.
         progress
-            ``True`` draws a bar on a terminal; or a function ``(stage, rows, total)``.
+            ``True`` shows a progress bar on a terminal; or a callback ``(stage, rows, total)``.
         """
         from semistream.master.build import build
 
@@ -101,17 +101,17 @@ class MasterTable:
     def open(
         cls, path: str | os.PathLike[str], version: int | None = None, *, mapped: bool = False
     ) -> MasterTable:
-        """Open the newest version, or pin the one that is named.
+        """Open the newest version, or the given one, and stay at it.
 
-        ``mapped`` lets readers look at pages in the page cache instead of copying them. It is
-        for processes that somebody starts again: they die when the file is damaged under them.
+        With ``mapped``, readers map pages from the page cache instead of copying them. Use it only
+        in processes that are restarted on failure: they die if the file is truncated meanwhile.
         """
         while True:
             manifest = manifests.read_manifest(LocalStore(path), version)
             try:
                 return cls(os.fspath(path), manifest, pinned=version is not None, mapped=mapped)
             except MasterTableError:
-                # Vacuumed between two steps? Then there is a newer version to open.
+                # It may have been vacuumed meanwhile; then there is a newer version to open.
                 newest = manifests.list_versions(LocalStore(path))[-1:]
                 if version is not None or newest <= [manifest.version]:
                     raise
@@ -147,12 +147,12 @@ class MasterTable:
 
     @property
     def num_rows(self) -> int:
-        """Rows that a reader sees: without those that a delta replaced or deleted."""
+        """Visible rows: without those that a delta replaced or deleted."""
         return self.manifest.num_rows
 
     @property
     def rows_without_key(self) -> int:
-        """Rows of the data that were left out because their key has a null."""
+        """Input rows that were dropped because their key has a null."""
         return self.manifest.rows_without_key
 
     @property
@@ -161,7 +161,7 @@ class MasterTable:
 
     @property
     def num_pages(self) -> int:
-        """Logical pages: what :meth:`reader` counts in. Merged pages may be empty."""
+        """Number of logical pages, as numbered by :meth:`reader`. Merged pages may be empty."""
         return self.layout.num_pages
 
     @property
@@ -197,11 +197,11 @@ class MasterTable:
         return MergingReader.bytes_for(self.layout, self.codec, pages_at_once, direct)
 
     def at_version(self, version: int) -> MasterTable:
-        """Another version of this table, with pages read in the same way."""
+        """Another version of this table, with the same ``mapped`` setting."""
         return MasterTable.open(self.path, version, mapped=self.mapped)
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
-        """A buffer for that many pages; ``direct`` reads past the page cache."""
+        """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache."""
         if pages_at_once < 1:
             raise ConfigError(f"pages_at_once={pages_at_once}; a reader holds at least one page")
         if self.layout.plain is not None:
@@ -210,7 +210,7 @@ class MasterTable:
         return MergingReader(self.layout, self.schema, self.codec, pages_at_once, direct)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in key order, page by page; each is valid until the next is asked for."""
+        """All rows in key order, page by page; each is valid until the next one is read."""
         reader = self.reader()
         for page in range(self.num_pages):
             (batch,) = reader.read(page)
@@ -223,7 +223,7 @@ class MasterTable:
         return pa.Table.from_batches(copies, schema=self.schema)
 
     def newest_version(self) -> int:
-        """The newest published version; two look-ups as long as nothing changed."""
+        """The newest published version; costs two file look-ups if nothing changed."""
         if self.store.size(manifests.manifest_name(self.version + 1)) is None and (
             self.store.size(manifests.manifest_name(self.version)) is not None
         ):
@@ -234,8 +234,8 @@ class MasterTable:
     def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
         """Keys that were upserted or deleted after version ``since``, up to this version.
 
-        None when nobody knows: the table was rebuilt in between, or the versions in between
-        were vacuumed.
+        None if unknown: the table was rebuilt in between, or the versions in between were
+        vacuumed.
         """
         from semistream.master.changes import changed_keys
 
@@ -245,7 +245,7 @@ class MasterTable:
         """Publish a version in which the given rows replace all rows of their keys.
 
         In a table with ``unique=False`` the rows given for a key replace *every* row that the
-        key had. Columns may come in another order, types that cast without loss are cast.
+        key had. Columns may be in another order; types are cast if that is lossless.
         """
         from semistream.master.changes import upsert
 
@@ -255,24 +255,24 @@ class MasterTable:
         """Publish a version without the rows of these keys.
 
         ``keys``: values, an Arrow array, or a table with the key columns; tuples for a key of
-        several columns. Keys that are not there are ignored.
+        several columns. Absent keys are ignored.
         """
         from semistream.master.changes import delete
 
         return self._at(delete(self, keys))
 
     def compact(self) -> MasterTable:
-        """Fold all deltas into one segment; without deltas there is nothing to do."""
+        """Merge all deltas into one segment; a no-op without deltas."""
         from semistream.master.changes import compact
 
         return self._at(compact(self))
 
     def vacuum(self, keep: int = 2) -> Any:
-        """Delete all but the newest ``keep`` versions, and what dead writers left behind.
+        """Delete all but the newest ``keep`` versions, and files that dead writers left.
 
-        Versions that a Spark query may ask for again when it replays a batch stay, too. If a
-        version that stays cannot be opened, nothing is deleted. Files of a writer that died on
-        another machine, or before this one restarted, stay for a week.
+        Versions that a Spark query may read again when it replays a batch are kept, too. If a
+        kept version cannot be opened, nothing is deleted. Files of a writer that died on another
+        machine, or before this one restarted, are kept for a week.
         """
         from semistream.master.vacuum import vacuum
 
@@ -285,7 +285,7 @@ class MasterTable:
 
     @classmethod
     def _published(cls, path: str | os.PathLike[str], version: int) -> MasterTable:
-        """The version that was just published; one built on it if it was vacuumed already."""
+        """The version just published; a later one based on it if it was vacuumed already."""
         try:
             table = cls.open(path, version)
         except MasterTableError:

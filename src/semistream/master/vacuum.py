@@ -1,10 +1,10 @@
-"""Removing old versions and the litter of dead writers, never what somebody still needs.
+"""Removes old versions and the files of dead writers, never files that are in use.
 
-prove    that all versions that stay can be opened; otherwise delete nothing
-stop     writers that were overtaken, so that no number is given twice
-retire   the manifests of old versions, read the pins once more, delete those not pinned
-sweep    files that no manifest names, if they belonged to a version that was just removed,
-         or to a dead writer, or are older than any writer may be silent
+prove    that all versions to keep can be opened; otherwise delete nothing
+stop     writers that lost the race, so that no version number is used twice
+retire   the manifests of old versions, read the pins again, delete those not pinned
+sweep    files that no manifest lists, if they belonged to a version that was just removed
+         or to a dead writer, or are older than a live writer's longest inactivity
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Vacuumed:
 
 
 def vacuum(store: LocalStore, keep: int) -> Vacuumed:
-    """Keep the newest ``keep`` versions, those that a replay may ask for, and all their files."""
+    """Keep the newest ``keep`` versions, those that a replay may read, and all their files."""
     if keep < 1:
         raise ConfigError(f"keep={keep} would delete the table itself; keep at least 1 version")
     versions = manifests.list_versions(store)
@@ -59,7 +59,7 @@ def vacuum(store: LocalStore, keep: int) -> Vacuumed:
 
 
 def _prove(store: LocalStore, version: int) -> None:
-    """That the version can be opened, unless another vacuum has just removed it."""
+    """Raise if the version cannot be opened, unless another vacuum has just removed it."""
     try:
         manifest = manifests.read_manifest(store, version)
         for info in manifest.segments:
@@ -74,14 +74,14 @@ def _prove(store: LocalStore, version: int) -> None:
             return
         raise MasterTableError(
             f"version {version} of {store.root} cannot be opened, and nothing was deleted: "
-            f"{error}. Repair it, or give it up: delete "
+            f"{error}. Repair it, or abandon it: delete "
             f"{store.path(manifests.manifest_name(version))}"
         ) from error
 
 
 def _delete_retired(store: LocalStore) -> tuple[int, set[str]]:
-    """How many versions were deleted, and the files that they named."""
-    retired = manifests.list_retired(store)  # also those that a vacuum left that died
+    """Returns the number of deleted versions, and the files that they listed."""
+    retired = manifests.list_retired(store)  # including those of a crashed vacuum
     pinned = pinned_versions(store)
     removed = 0
     unneeded = set()
@@ -94,13 +94,13 @@ def _delete_retired(store: LocalStore) -> tuple[int, set[str]]:
         removed += 1
     if retired:
         folder = store.path(manifests.FOLDER)
-        with writing(folder):  # before any of their files goes
+        with writing(folder):  # before any of their files is deleted
             store.files.sync_folder(folder)
     return removed, unneeded
 
 
 def remove_orphans(store: LocalStore) -> tuple[int, int]:
-    """Delete segment files that no manifest names and no living writer is writing."""
+    """Delete segment files that no manifest lists and no live writer is writing."""
     now = store.clock()
     return _sweep(store, now, survey(store, now), ())
 
@@ -108,11 +108,11 @@ def remove_orphans(store: LocalStore) -> tuple[int, int]:
 def _sweep(
     store: LocalStore, now: float, writers: Writers, unneeded: Collection[str]
 ) -> tuple[int, int]:
-    """How many files were deleted, and their bytes.
+    """Returns the number of deleted files, and their bytes.
 
-    The order matters. Whoever is alive before the files are listed keeps them; whoever was done
-    by then has published, so reading the manifests afterwards finds everything in use.
-    ``unneeded``: files that were in use until a moment ago.
+    The order matters. Files of writers that were alive before the listing are kept; writers that
+    had finished by then have published, so reading the manifests afterwards finds all files in
+    use. ``unneeded``: files of versions that were just deleted.
     """
     listed = store.list(_SEGMENTS)
     used = _used(store)
@@ -133,14 +133,14 @@ def _sweep(
 
 
 def _used(store: LocalStore) -> set[str]:
-    """Files that a version names, or one that may still be restored."""
+    """Files of all versions, including those that may still be restored."""
     used = set()
-    for _ in range(2):  # a manifest that is renamed during a look is seen by the other one
+    for _ in range(2):  # a manifest renamed during one listing is found by the other
         for version in manifests.list_versions(store):
             try:
                 used |= _files_of(manifests.read_manifest(store, version))
             except MasterTableError:
-                # Unreadable: nobody knows what it needs, so nothing is safe to delete.
+                # Unreadable: its files are unknown, so nothing is safe to delete.
                 if store.size(manifests.manifest_name(version)) is not None:
                     raise
         for name, version in manifests.list_retired(store).items():

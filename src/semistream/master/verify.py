@@ -1,4 +1,4 @@
-"""Reading everything once and listing what is wrong, page by page."""
+"""Reads every page once and lists all problems."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from semistream.master.table import MasterTable
 
 @dataclass(frozen=True)
 class Problem:
-    """``page`` is None when a whole file is concerned."""
+    """``page`` is None if the problem concerns a whole file."""
 
     file: str
     page: int | None
@@ -38,9 +38,9 @@ def verify(
     version: int | None = None,
     on_page: Callable[[], None] = lambda: None,
 ) -> list[Problem]:
-    """All problems of one version; an empty list means that every byte is as it was written.
+    """All problems of one version; an empty list means that every byte is unchanged.
 
-    Give a path rather than an open table when the table cannot be opened.
+    Give a path instead of a table if the table cannot be opened.
     """
     if isinstance(table, MasterTable):
         store, version = table.store, version or table.version
@@ -60,7 +60,7 @@ def _row_count(store: LocalStore, manifest: Manifest) -> list[Problem]:
     rows = sum(batch.num_rows for batch in table.batches())
     if rows == manifest.num_rows:
         return []
-    what = f"the manifest says {manifest.num_rows} rows, the segments hold {rows}"
+    what = f"the manifest has {manifest.num_rows} rows, the segments have {rows}"
     return [Problem(f"version {manifest.version}", None, what)]
 
 
@@ -130,7 +130,7 @@ class _Segment:
 
     def _page(self, page: int, data: bytearray, length: int, pages: SegmentPages) -> None:
         if len(data) < length:
-            self.problem(page, f"cut off: {len(data)} of {length} bytes are there")
+            self.problem(page, f"truncated: {len(data)} of {length} bytes exist")
             return
         if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
             self.problem(page, "damaged: the checksum does not fit")
@@ -156,7 +156,7 @@ class _Segment:
         if bool(np.any(before > after)):
             self.problem(page, "the keys are out of order")
         elif self.manifest.unique and bool(np.any(before == after)):
-            self.problem(page, "a key comes twice although the table is unique")
+            self.problem(page, "duplicate key in a unique table")
         self.last_key = keys[-1]
 
 

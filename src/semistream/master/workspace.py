@@ -1,17 +1,18 @@
-"""A writer's private corner of the table's folder, and how to know that its owner died.
+"""A writer's private folder inside the table's folder, and how to detect that its owner died.
 
-Every build, upsert, delete or compaction draws a token, works in the folder ``work/<token>`` and
-names its segments after the token. The folder holds a lock, for as long as the writer lives, and
-a lease that names the machine. So a writer is dead
+Every build, upsert, delete or compaction generates a token, works in the folder ``work/<token>``
+and names its segments after the token. The folder has a lock, held while the writer lives, and a
+lease with the machine's id. So a writer is dead
 
-- on the same machine, when its lock can be taken: the system drops it however a process dies;
-- on another machine, where locks may not reach, when nothing happened in its folder for ``GRACE``,
-  by the clock of the file system that the table lies on.
+- on the same machine, if its lock can be taken: the system drops it when the process dies for any
+  reason;
+- on another machine, where locks may not work, if its folder has not changed for ``GRACE``, by the
+  clock of the table's file system.
 
-A writer can be taken for dead and be alive: a machine that was paused for a week. Therefore its
-folder is renamed before anything else is done. The manifest that it wants to publish lies in there
-(:data:`UNPUBLISHED`), so from then on it cannot publish; and if it had done so before, its version
-is listed, and its segments are in use. No clock is trusted with more than how long litter stays.
+A writer may be considered dead and be alive, on a machine that was paused for a week. Therefore
+its folder is renamed before anything else is done. The manifest that it is about to publish is in
+it (:data:`UNPUBLISHED`), so from then on it cannot publish; and if it published before, its version
+is listed, and its segments are in use. Clocks only decide how long garbage is kept.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from typing import NamedTuple
 from semistream.master.manifest import check_format_version
 from semistream.master.store import LocalStore, writing
 
-GRACE = 7 * 24 * 3600.0  # seconds without a sign of a writer on another machine
+GRACE = 7 * 24 * 3600.0  # seconds of inactivity after which a writer on another machine is dead
 UNPUBLISHED = "manifest.json"
 FORMAT = "semistream-lease"
 FORMAT_VERSION = 1
@@ -39,7 +40,7 @@ _DEAD = ".dead"
 
 
 class Workspace:
-    """Use with ``with``; leaving it removes everything that was spilled."""
+    """A context manager; its exit removes all spilled files."""
 
     def __init__(self, store: LocalStore) -> None:
         self.store = store
@@ -54,7 +55,7 @@ class Workspace:
             descriptor = self.store.files.lock(self.folder / "lock", wait=True)
         assert descriptor is not None
         self._descriptor = descriptor
-        # After the lock: who reads the lease may conclude from a free lock that the owner died.
+        # After the lock: a lease with a free lock means that the owner died.
         self.store.write(self.scratch("lease"), _lease())
         return self
 
@@ -73,9 +74,9 @@ class Workspace:
 
 
 class Writers(NamedTuple):
-    """Tokens of writers at work, and of those that died.
+    """Tokens of live and of dead writers.
 
-    A writer that is in neither set has left by itself: what it wanted to publish is published.
+    A writer in neither set has finished: whatever it publishes is published already.
     """
 
     alive: set[str]
@@ -83,7 +84,7 @@ class Writers(NamedTuple):
 
 
 def survey(store: LocalStore, now: float) -> Writers:
-    """Who is at work and who died; the workspaces of the dead are removed."""
+    """Find live and dead writers; removes the workspaces of the dead."""
     alive: set[str] = set()
     dead: set[str] = set()
     for name in store.list(_FOLDER):
@@ -92,7 +93,7 @@ def survey(store: LocalStore, now: float) -> Writers:
             if _age(store, name, now) > GRACE:
                 store.files.rmtree(store.path(f"{_FOLDER}/{name}"))
                 store.delete(f"{_FOLDER}/{name}")
-        elif name != token:  # a cleaner died at it
+        elif name != token:  # left by a vacuum that crashed
             store.files.rmtree(store.path(f"{_FOLDER}/{name}"))
             dead.add(token)
         elif _is_alive(store, token, now):
@@ -103,11 +104,11 @@ def survey(store: LocalStore, now: float) -> Writers:
 
 
 def stop_overtaken(store: LocalStore, newest: int) -> None:
-    """Take the manifests away that can no longer be published, because ``newest`` is there.
+    """Remove the scratch manifests that ``newest`` supersedes, so that they are never published.
 
-    Otherwise a writer that stopped between its last look and its link could give a version the
-    number of one that was vacuumed since. One whose scratch manifest comes, or is complete, only
-    later looks after that, and finds ``newest`` itself.
+    Otherwise a writer that paused between its last check and its link could reuse the number of a
+    version that was vacuumed since. A writer whose scratch manifest is completed later checks after
+    that, and finds ``newest`` itself.
     """
     for token in store.list(_FOLDER):
         if not _TOKEN.fullmatch(token):
@@ -130,12 +131,12 @@ def _is_alive(store: LocalStore, token: str, now: float) -> bool:
         return False
     if descriptor is None:
         return True
-    os.close(descriptor)  # no other writer can want it
+    os.close(descriptor)  # no other writer uses this lock
     return False
 
 
 def _bury(store: LocalStore, token: str) -> bool:
-    """Stop a writer from publishing, and remove its workspace; False if it has just left."""
+    """Prevent a writer from publishing and remove its workspace; False if it just finished."""
     folder: Path = store.path(f"{_FOLDER}/{token}")
     grave: Path = store.path(f"{_FOLDER}/{token}{_DEAD}")
     try:
@@ -147,7 +148,7 @@ def _bury(store: LocalStore, token: str) -> bool:
 
 
 def _host(store: LocalStore, name: str) -> str | None:
-    """The machine of the writer; None if it has not come to say so."""
+    """The machine of the writer; None if it has not written its lease yet."""
     data = store.find(name)
     try:
         body = json.loads(data or b"")
@@ -165,7 +166,7 @@ def _lease() -> bytes:
 
 
 def this_machine() -> str:
-    """The same for all processes between which locks work, on this machine until it restarts."""
+    """An id shared by all processes between which locks work: this machine until it restarts."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{socket.gethostname()}-{uuid.getnode():x}"

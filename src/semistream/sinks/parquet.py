@@ -179,16 +179,16 @@ class ParquetSink:
     def _sweep_abandoned(self, now: float) -> None:
         """Remove staged files of abandoned queries. ``now`` is the file system's clock."""
         for query in names(self.disk, self._own / "staging"):
-            home = self._own / "staging" / query
-            folders = [home / name for name in names(self.disk, home)]
+            staging = self._own / "staging" / query
+            folders = [staging / name for name in names(self.disk, staging)]
             files = [folder / name for folder in folders for name in names(self.disk, folder)]
-            alive = max(self.disk.stat(path).st_mtime for path in (home, *folders, *files))
+            alive = max(self.disk.stat(path).st_mtime for path in (staging, *folders, *files))
             if now - alive > ABANDONED:
                 newest = self._log(query).newest()
                 spare = frozenset(newest.files if newest is not None else ())
                 for folder in folders:
                     remove_folder(self.disk, folder, spare)
-                remove_folder(self.disk, home)
+                remove_folder(self.disk, staging)
 
     def _log(self, query: str) -> Log:
         return Log(self._own / "log" / query, self.path, self.disk)

@@ -116,11 +116,11 @@ def bind(
         schema = binding.schema
         chosen = choose(join_named(plan.using), source, lookup.how)
         bound.append(replace(bound_lookup(lookup, source, chosen), follow=follow))
-    home = [
+    fields = [
         field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))
         for i, field in enumerate(schema)
     ]
-    return bound, pa.schema(home)
+    return bound, pa.schema(fields)
 
 
 def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]:
