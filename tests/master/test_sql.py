@@ -203,7 +203,7 @@ def test_an_import_into_a_master_table(uri: str, tmp_path: Path) -> None:
         ({"types": {"k": pa.int32()}}, ss.ConfigError, "a key column keeps"),
         ({"types": {"name": pa.list_(pa.int8())}}, ss.ConfigError, "non-nested type"),
         ({"types": {"name": pa.date32()}}, ss.SchemaError, "'name'"),
-        ({"unique": True}, ss.MasterTableError, "more than once"),
+        ({"unique": True}, ss.MasterTableError, "duplicate keys"),
         ({"table": "a\0b"}, ss.ConfigError, "NUL"),
         ({"page_bytes": "many"}, ss.ConfigError, "page_bytes='many'"),
     ],
