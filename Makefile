@@ -14,7 +14,7 @@ ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-faults test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
 
-help:  ## Show what there is to make
+help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
 	@echo
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,7 +27,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-install: $(INSTALLED)  ## Make the virtual environment, with all tools
+install: $(INSTALLED)  ## Create the virtual environment, with all tools
 
 demo: $(INSTALLED)  ## Stream a million sales through a pipeline into a Delta table, and query it
 	@$(BIN)/semistream demo
@@ -40,19 +40,19 @@ test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every
 	@echo "==> slow tests"
 	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup $(ENGINE_TESTS)
 
-test-faults: $(INSTALLED)  ## Run the slow tests that kill Spark drivers, databases and writers, fill disks and cut files
+test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, databases and writers, fill disks, truncate files
 	@echo "==> fault tests with Spark and the sinks"
 	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals" tests/spark tests/sink tests/pipeline tests/cli tests/lab
 
-test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a JVM of its own
+test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a separate JVM
 	@echo "==> the rivals' Spark joins"
 	@$(BIN)/python -m pytest -m rivals tests/lab
 
-test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, fetched by Maven
+test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, downloaded by Maven
 	@echo "==> tests with Kafka"
 	@SEMISTREAM_KAFKA_JARS=.data/kafka $(BIN)/python -m pytest -m kafka tests/kafka
 
-check: $(INSTALLED)  ## Lint, format, types and import contracts
+check: $(INSTALLED)  ## Check lint, format, types and import contracts
 	@echo "==> ruff"
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -61,7 +61,7 @@ check: $(INSTALLED)  ## Lint, format, types and import contracts
 	@echo "==> import contracts"
 	@$(BIN)/lint-imports
 
-format: $(INSTALLED)  ## Rewrite the files the way `make check` wants them
+format: $(INSTALLED)  ## Format the code and apply lint fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
@@ -69,7 +69,7 @@ bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a
 	@echo "==> benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_engine --size $(SIZE)
 
-bench-rivals: $(INSTALLED)  ## Measure what one would use instead; SIZE=small takes a few minutes
+bench-rivals: $(INSTALLED)  ## Measure the alternatives; SIZE=small takes a few minutes
 	@echo "==> rivals, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_rivals --size $(SIZE)
 
@@ -82,11 +82,11 @@ bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=smal
 	@echo "==> Spark benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_spark --size $(SIZE)
 
-soak: $(INSTALLED)  ## Five minutes of a bursty stream while the master table changes
+soak: $(INSTALLED)  ## Run a bursty stream for five minutes while the master table changes
 	@echo "==> soak test, five minutes"
 	@SEMISTREAM_SOAK_SECONDS=300 $(BIN)/python -m pytest tests/spark/test_soak.py -s
 
-fuzz: $(INSTALLED)  ## Draw cases over joins, shapes, budgets, versions and faults for MINUTES=n; SEED= repeats one
+fuzz: $(INSTALLED)  ## Fuzz joins, shapes, budgets, versions and faults for MINUTES=n; SEED= repeats one case
 	@PYTHONPATH=tests $(BIN)/python -m fuzz --minutes $(MINUTES) --workers $(WORKERS) --seed "$(SEED)"
 
 clean:  ## Remove the virtual environment, caches and generated data
