@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Observer:
-    """Told of what a run does, once per batch and never per tuple. Override what you need.
+    """Callbacks of a run, once per batch and never per tuple. Override what you need.
 
     Seconds come from the run's injected clock.
 

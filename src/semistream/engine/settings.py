@@ -42,7 +42,7 @@ class Settings:
     dense_waiters: int = 8  # tuples per page: then unneeded pages are rare, and are read along
     gap_pages: int = 1  # unneeded pages that are read along between two that are needed
     visits_per_batch: int = 16  # visits whose rows are kept back, at most, to fill an output batch
-    vacancy: int = 8  # admit tuples when one slot in so many is vacant, or earlier
+    vacancy: int = 8  # admit tuples when at least slots // 8 are vacant, or earlier
 
     # SweepJoin: front stage
     absent_share: int = 128  # keys that are known to be absent

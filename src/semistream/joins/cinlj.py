@@ -30,7 +30,7 @@ from semistream.joins.base import CachedJoin, Join
 from semistream.joins.inlj import Inlj, plan_pool
 from semistream.memory import parse_size
 
-_SPAN_SHARE = 100  # the temporary buffer takes one byte in so many of the budget
+_SPAN_SHARE = 100  # temporary buffer = budget // 100
 
 
 @dataclass(frozen=True, kw_only=True)

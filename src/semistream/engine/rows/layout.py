@@ -79,7 +79,7 @@ def validity(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def array_of(kind: pa.DataType, rows: int, values: Any, present: Any = None) -> pa.Array:
-    """An Arrow array over these values; ``present`` tells which are not null."""
+    """An Arrow array over these values; ``present`` is the mask of non-null values."""
     if pa.types.is_boolean(kind):
         flags = np.frombuffer(values, np.bool_, rows)
         values = pa.py_buffer(np.packbits(flags, bitorder="little"))

@@ -17,7 +17,7 @@ from semistream import kernels
 from semistream.engine.rows.layout import is_large, is_text, width_of
 from semistream.engine.rows.page_columns import PageColumns, outside
 
-_SMALL = 4  # a batch that fills less than one in so many rows is copied out of the buffers
+_SMALL = 4  # a batch of fewer than capacity // 4 rows is copied out of the buffers
 
 
 class RowBuffer:

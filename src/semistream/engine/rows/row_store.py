@@ -275,7 +275,7 @@ class PlainColumns:
 
 
 def _side_by_side(widths: Iterable[int], rows: int) -> tuple[list[pa.Buffer], Any]:
-    """Memory for so many values of each width, as one allocation; and where each part begins."""
+    """One allocation for ``rows`` values of each width. Also returns the address of each part."""
     sizes, starts, end = [width * rows for width in widths], [], 0
     for size in sizes:
         starts.append(end)

@@ -17,7 +17,7 @@ from semistream.stats import Stats
 
 START, LEAST, MOST = 0.3, 0.02, 0.5
 IDLE_WINDOW = 0.6  # the front stage's share if the window is hardly used
-_HARDLY = 4  # a window is hardly used if no more than one slot in so many was ever taken
+_HARDLY = 4  # a window is hardly used if at most slots // 4 were ever taken
 _SERVING = 0.1e-6  # seconds per tuple of a visit that no larger window would save
 _CLEAR = 2.0  # gains that differ by less are as good as equal: a move costs a sweep
 _SWEEPS = 3.0  # between the first two decisions
