@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from semistream.kernels import hot_rows
+from semistream.kernels import absent_keys, counting_cache
 
 NO_MASK = np.zeros(0, np.bool_)
 MOST = 255
@@ -31,22 +31,24 @@ class Cache:
 
     def enter(self, codes: list[int], counts: list[int], frequencies: list[int]) -> list[int]:
         slots = np.empty(sum(counts), np.int32)
-        self.vacant = hot_rows.enter(
+        self.vacant = counting_cache.enter(
             np.array(codes, np.int64), np.array(counts, np.int64), np.array(frequencies, np.int64),
             *self.table, self.free, self.vacant, slots,
         )  # fmt: skip
         return slots.tolist()
 
     def entries(self, codes: list[int]) -> list[int]:
-        return hot_rows.held_entries(np.array(codes, np.int64), *self.table[:3]).tolist()
+        return counting_cache.held_entries(np.array(codes, np.int64), *self.table[:3]).tolist()
 
     def remove(self, entries: list[int]) -> list[int]:
         before = self.vacant
-        self.vacant = hot_rows.remove(np.array(entries, np.int32), *self.table, self.free, before)
+        self.vacant = counting_cache.remove(
+            np.array(entries, np.int32), *self.table, self.free, before
+        )
         return self.free[before : self.vacant].tolist()
 
     def pass_hand(self, steps: int) -> list[tuple[int, int]]:
-        slots, values, self.hand = hot_rows.pass_hand(self.hits, self.hand, steps)
+        slots, values, self.hand = counting_cache.pass_hand(self.hits, self.hand, steps)
         return list(zip(slots.tolist(), values.tolist(), strict=True))
 
     def look_up(
@@ -55,7 +57,7 @@ class Cache:
     ) -> tuple[int, list[tuple[int, int]], list[int], int]:  # fmt: skip
         rows, slots = np.empty(pairs, np.int64), np.empty(pairs, np.int32)
         missed = np.empty(min(len(codes) - start, misses), np.int64)
-        stop, found, absent, hits = hot_rows.look_up(
+        stop, found, absent, hits = counting_cache.look_up(
             np.array(codes, np.int64), NO_MASK if valid is None else np.array(valid), start,
             misses, once, *self.table, rows, slots, missed,
         )  # fmt: skip
@@ -136,7 +138,7 @@ def test_entries_come_count_their_hits_and_leave(seed: int) -> None:
         ]
         firsts = {e.slots[0]: e.hits + 1 for e in model.values()}
         assert cache.hits.tolist() == [firsts.get(slot, 0) for slot in range(capacity)]
-        slots, counts = hot_rows.rows_of(
+        slots, counts = counting_cache.rows_of(
             np.array([e.slots[0] for e in model.values()], np.int32), cache.sibling
         )
         assert slots.tolist() == [slot for e in model.values() for slot in e.slots]
@@ -162,12 +164,14 @@ def test_a_sketch_never_counts_too_little(seed: int) -> None:
     for _ in range(10):
         codes = [rng.randrange(-20, 20) for _ in range(10)]
         counts = [rng.choice([0, 0, 1, 2, 40]) for _ in codes]
-        values = hot_rows.count(np.array(codes), np.array(counts), sketch).tolist()
+        values = counting_cache.count(np.array(codes), np.array(counts), sketch).tolist()
         for code, count, value in zip(codes, counts, values, strict=True):
             true[code] = true.get(code, 0) + count
             assert (value >= min(true[code], MOST)) if count else value == 0
     if len(sketch) == 4096:  # two counters per key: next to no key shares both
-        values = hot_rows.count(np.array([*true]), np.ones(len(true), np.int64), sketch).tolist()
+        values = counting_cache.count(
+            np.array([*true]), np.ones(len(true), np.int64), sketch
+        ).tolist()
         exact = [min(count + 1, MOST) for count in true.values()]
         assert sum(v == e for v, e in zip(values, exact, strict=True)) > 0.9 * len(true)
 
@@ -175,7 +179,7 @@ def test_a_sketch_never_counts_too_little(seed: int) -> None:
 def test_without_a_sketch_a_count_is_all_there_is() -> None:
     none = np.zeros(0, np.uint8)
     codes, counts = np.array([1, 1, 2, 3]), np.array([4, 4, 0, 999])
-    assert hot_rows.count(codes, counts, none).tolist() == [4, 4, 0, MOST]
+    assert counting_cache.count(codes, counts, none).tolist() == [4, 4, 0, MOST]
 
 
 @many
@@ -187,12 +191,12 @@ def test_absent_keys_are_remembered_in_sets_of_eight(seed: int) -> None:
     noted: set[int] = set()
     for _ in range(20):
         some = rng.sample(universe, rng.randint(0, 4))
-        hot_rows.remember(np.array(some, np.int64), table, used)
+        absent_keys.remember(np.array(some, np.int64), table, used)
         noted.update(some)
         rows = [rng.randrange(30) for _ in range(10)]
-        known = hot_rows.remembered(np.array(universe), np.array(rows, np.int64), table, used)
+        known = absent_keys.remembered(np.array(universe), np.array(rows, np.int64), table, used)
         assert {universe[row] for row, k in zip(rows, known, strict=True) if k} <= noted
-        everything = hot_rows.remembered(np.array(universe), np.arange(30), table, used)
+        everything = absent_keys.remembered(np.array(universe), np.arange(30), table, used)
         assert everything[[universe.index(code) for code in some[-1:]]].all()  # the newest is held
         if len(noted) <= 8:  # no set can be full
             assert set(np.array(universe)[everything].tolist()) == noted

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from semistream.kernels import front_stage
+from semistream.kernels import recorder
 from semistream.kernels.states import LISTS
 
 NO_MASK = np.zeros(0, np.bool_)
@@ -31,7 +31,7 @@ class Cache:
 
     def admit(self, codes: list[int], counts: list[int], frequencies: list[int]) -> list[int]:
         slots = np.empty(sum(counts), np.int32)
-        self.vacant = front_stage.admit(
+        self.vacant = recorder.admit(
             np.array(codes, np.int64), np.array(counts, np.int64), np.array(frequencies, np.int64),
             *self.table, self.free, self.vacant, slots,
         )  # fmt: skip
@@ -39,12 +39,12 @@ class Cache:
 
     def evict(self, rows: int) -> list[int]:
         before = self.vacant
-        self.vacant = front_stage.evict(rows, *self.table, self.free, before)
+        self.vacant = recorder.evict(rows, *self.table, self.free, before)
         return self.free[before : self.vacant].tolist()
 
     def drop(self, codes: list[int]) -> list[int]:
         before = self.vacant
-        self.vacant = front_stage.drop(np.array(codes, np.int64), *self.table, self.free, before)
+        self.vacant = recorder.drop(np.array(codes, np.int64), *self.table, self.free, before)
         return self.free[before : self.vacant].tolist()
 
     def look_up(
@@ -53,7 +53,7 @@ class Cache:
     ) -> tuple[int, list[tuple[int, int]], list[int], int]:  # fmt: skip
         rows, slots = np.empty(pairs, np.int64), np.empty(pairs, np.int32)
         missed = np.empty(min(len(codes) - start, misses), np.int64)
-        stop, found, absent, hits = front_stage.look_up(
+        stop, found, absent, hits = recorder.look_up(
             np.array(codes, np.int64), NO_MASK if valid is None else np.array(valid), start,
             misses, once, *self.table[:4], rows, slots, missed,
         )  # fmt: skip
@@ -160,7 +160,7 @@ def test_keys_are_counted_until_the_span_is_over(seed: int) -> None:
             age += 1
             counted[codes[row]] = counted.get(codes[row], 0) + 1
             expected.append(counted[codes[row]])
-        found = front_stage.count_recent(
+        found = recorder.count_recent(
             np.array(codes), np.array(rows, np.int64), table, seen, stamp, span
         )
         assert found.tolist() == expected
