@@ -18,7 +18,7 @@ class Observer:
         """A batch arrived."""
 
     def iterated(self, matched: int, unmatched: int, waiting: int, seconds: float) -> None:
-        """One iteration of the algorithm's loop ended; so many tuples left during it."""
+        """One iteration of the loop ended; ``matched`` and ``unmatched`` tuples left in it."""
 
     def page_read(self, first: int, count: int, nbytes: int, seconds: float) -> None:
         """Pages ``first`` to ``first + count - 1`` came from disk."""
