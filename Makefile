@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
+.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
 
 help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -38,11 +38,16 @@ test: $(INSTALLED)  ## Run the quick tests, a few minutes
 
 test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every join in 50 MB
 	@echo "==> slow tests"
-	@$(BIN)/python -m pytest -m "slow and not kafka" -n $(WORKERS) --dist loadgroup $(ENGINE_TESTS)
+	@$(BIN)/python -m pytest -m "slow and not kafka and not long" -n $(WORKERS) --dist loadgroup $(ENGINE_TESTS)
 
 test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, databases and writers, fill disks, truncate files
 	@echo "==> fault tests with Spark and the sinks"
-	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals" tests/spark tests/sink tests/pipeline tests/cli tests/lab
+	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sink tests/pipeline tests/cli tests/lab
+
+test-long: $(INSTALLED)  ## Run the further seeds and warehouses of the slow tests: 100,000 schedules
+	@echo "==> long tests"
+	@$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadgroup tests/reliability
+	@$(BIN)/python -m pytest -m long tests/sink
 
 test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a separate JVM
 	@echo "==> the rivals' Spark joins"

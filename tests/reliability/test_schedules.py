@@ -22,13 +22,15 @@ from semistream.sinks import open_sink, parquet
 QUICK = range(750)
 
 
-def slow(seeds: range) -> Any:
-    return pytest.param(seeds, marks=[pytest.mark.slow, pytest.mark.timeout(1_800)])
+def slow(seeds: range, *further: pytest.MarkDecorator) -> Any:
+    return pytest.param(seeds, marks=[pytest.mark.slow, pytest.mark.timeout(1_800), *further])
 
 
 def chunks(count: int) -> list[Any]:
-    """In pieces, so that all cores have something to do."""
-    return [slow(range(start, start + 10_000)) for start in range(0, count, 10_000)]
+    """In pieces, so that all cores have something to do; all but the first have their target."""
+    size = 10_000
+    further = [slow(range(at, at + size), pytest.mark.long) for at in range(size, count, size)]
+    return [slow(range(size)), *further]
 
 
 @pytest.fixture

@@ -29,8 +29,10 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     return make_job(tmp_path, request.param, url)
 
 
-def into(*warehouses: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("job", warehouses, indirect=True)
+def into(*warehouses: str, long: tuple[str, ...] = ()) -> pytest.MarkDecorator:
+    """A test for each warehouse; those in ``long`` have a target of their own."""
+    further = [pytest.param(name, marks=pytest.mark.long) for name in long]
+    return pytest.mark.parametrize("job", [*warehouses, *further], indirect=True)
 
 
 def died(job: Job, accident: str) -> str:
@@ -43,7 +45,7 @@ def died(job: Job, accident: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@into(*ALL)
+@into("parquet", "postgresql", long=("delta", "foreach"))
 def test_drivers_that_die_one_after_the_other(job: Job, two_hosts: Any, sessions: Any) -> None:
     """The last driver is a session that tests share: starting one is what costs time."""
     died(job, "before:1")
