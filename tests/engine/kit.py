@@ -182,4 +182,4 @@ def stream_shape(batch: pa.RecordBatch, master: Any = None) -> StreamShape:
     """What a run knows of its stream after this first batch."""
     bound = TupleLayout(binding(master, batch.schema), batch.schema)
     widest = sum(32 for _ in batch.schema) + max(map(len, map(str, batch.to_pylist())), default=0)
-    return StreamShape.of(batch, bound).with_longest(batch, widest)
+    return StreamShape.of(batch, bound).with_widest(widest)

@@ -45,13 +45,11 @@ def test_heap_bytes_of_a_cached_row() -> None:
 def test_a_stream_is_known_by_its_first_batch_and_its_longest_tuple() -> None:
     tuples = layout(TEXTS.schema)
     shape = StreamShape.of(TEXTS.slice(0, 1), tuples)
-    assert shape.longest_heap_bytes == 0
-    longer = shape.with_longest(TEXTS, 600)
+    assert shape.longest_heap_bytes > 0  # an empty text takes its header, too
+    longer = shape.with_widest(600)
     assert longer.widest == 600
-    assert longer.longest_heap_bytes == tuple_heap_bytes(tuples, tuples.columns(TEXTS), 1) > 500
-    same = longer.with_longest(TEXTS.slice(0, 1), 700)
-    assert (same.widest, same.longest_heap_bytes) == (700, longer.longest_heap_bytes)
-    assert longer.with_longest(TEXTS.slice(0, 0), 800).widest == 800
+    assert longer.longest_heap_bytes >= tuple_heap_bytes(tuples, tuples.columns(TEXTS), 1) > 500
+    assert longer.with_widest(500).widest == 600
 
 
 @pytest.mark.parametrize("row", [0, 1, 2])

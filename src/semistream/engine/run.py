@@ -211,10 +211,10 @@ class Run:
             schema = self._context.binding.stream_schema
             assert schema is not None
             layout = TupleLayout(self._context.binding, schema)
-            stream = StreamShape.of(batch, layout).with_longest(batch, widest)
+            stream = StreamShape.of(batch, layout).with_widest(widest)
             self._allocate(self._policy.plan(self._table, stream), stream)
         elif widest > self._stream.widest:
-            stream = self._stream.with_longest(batch, widest)
+            stream = self._stream.with_widest(widest)
             row = output_row_bytes(self.join, self._table, stream)
             if 2 * row > self._plan.output:
                 smallest = max(self._plan.smallest + 4 * row, self._plan.budget + 2 * row)

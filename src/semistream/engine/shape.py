@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semistream.engine.binding import Binding
-from semistream.engine.rows.layout import RecordLayout, is_text
-from semistream.engine.rows.row_store import RowStore
+from semistream.engine.rows.layout import RecordLayout
+from semistream.engine.rows.row_store import RowStore, heap_bound
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.master.pages import PageSource
 
@@ -91,7 +90,6 @@ class StreamShape:
 
     layout: TupleLayout | None = None  # None: no batch has been seen
     heap_bytes: float = 0.0  # of an average tuple in the window
-    longest_heap_bytes: int = 0  # of the longest tuple seen
     widest: int = 0  # upper bound on the bytes of a tuple seen
 
     @classmethod
@@ -100,24 +98,17 @@ class StreamShape:
         sample = layout.columns(batch.slice(0, _SAMPLE))
         return cls(layout, layout.record.heap_bytes(sample))
 
-    def with_longest(self, batch: pa.RecordBatch, widest: int) -> StreamShape:
-        """A batch has come whose widest tuple has at most so many bytes."""
-        if not batch.num_rows or self.layout is None:
-            return replace(self, widest=widest)
-        columns = self.layout.columns(batch)
-        heap = tuple_heap_bytes(self.layout, columns, _longest(batch))
-        return replace(self, widest=widest, longest_heap_bytes=max(self.longest_heap_bytes, heap))
+    def with_widest(self, widest: int) -> StreamShape:
+        """A tuple of so many bytes may come."""
+        return replace(self, widest=max(widest, self.widest))
+
+    @property
+    def longest_heap_bytes(self) -> int:
+        """Heap bytes that any tuple of at most ``widest`` bytes needs, however they are divided
+        among its columns. An empty text takes its header, too."""
+        return 0 if self.layout is None else heap_bound(self.layout.record, self.widest)
 
 
 def tuple_heap_bytes(layout: TupleLayout, columns: Sequence[pa.Array], row: int) -> int:
     """Heap bytes that a window needs to hold just this row."""
     return RowStore(layout.record, 1).bytes_for(columns, np.array([row]))
-
-
-def _longest(batch: pa.RecordBatch) -> int:
-    """The row of the batch with the longest text."""
-    lengths = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        if is_text(column.type):
-            lengths += np.asarray(pc.fill_null(pc.binary_length(column), 0))
-    return int(lengths.argmax())

@@ -238,6 +238,17 @@ class RowStore:
             arena.free(slots)
 
 
+def heap_bound(layout: RecordLayout, widest: int) -> int:
+    """Heap and arena bytes that hold any one row of at most ``widest`` bytes."""
+    texts, nested = len(layout.text), len(layout.nested)
+    if not texts and not nested:
+        return 0
+    units = 2 * texts + widest // _UNIT + 1
+    heap = int(units * _UNIT / HEAP_LIVE_SHARE) + 2 * _UNIT
+    arena = int((widest + 16) / ARENA_LIVE_SHARE) if nested else 0
+    return (max(heap, arena) + 64) * (texts + nested)
+
+
 def _units_of(column: pa.Array) -> Any:
     """Heap units that each value of a text column takes."""
     offsets, _, valid = text_parts(column)
