@@ -22,7 +22,7 @@ Waiting is bounded by one sweep: a tuple leaves at the latest when the sweep has
 | component | bytes |
 |---|---|
 | window | capacity * (10 + record): code, state, lists; and 8 per chunk of tuples |
-| lists | 32 per stretch |
+| lists | 24 per stretch |
 | disk buffer | a stretch, and one for each read in flight |
 
 No hash table over the window: page rows are sorted, so a visit sorts its waiters and walks both.
