@@ -7,7 +7,7 @@ cursor (partition, page, row, tuple), so that it can stop after any output batch
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -78,6 +78,8 @@ class Scan:
 
     The pages in the disk buffer are probed together, as one run of rows.
     """
+
+    mapped: ClassVar[Literal[False]] = False  # its pages are parsed by Arrow
 
     def __init__(self, first: int, last: int) -> None:
         self.begin = first

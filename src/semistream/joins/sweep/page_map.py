@@ -8,7 +8,7 @@ kept as offsets from the page's beginning, and later readings only add the addre
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,8 @@ class PageMap:
 
 class MappedScan:
     """Pages in the buffer that are known by addresses alone."""
+
+    mapped: ClassVar[Literal[True]] = True
 
     def __init__(self, first: int, columns: PageColumns, keys: Any, sizes: Any) -> None:
         self.first = first

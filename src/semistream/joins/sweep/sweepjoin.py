@@ -4,20 +4,20 @@
         admit tuples; those that miss the front stage wait        take_in
             in the list of their stretch                          StretchWindow.add
         go round the stretches in key order:                      begin
-            find the next one that someone waits for              _find_visits
-            collect its tuples, in visits to the pages they need  _runs
+            find the next one that tuples wait for                Route.next_stretch
+            collect its tuples, in visits to the pages they need
             request the next visits' pages                        ReadAhead.request
             wait for this visit's pages                           ReadAhead.load
-            pair tuples with rows, gather the rows                resume: _match_mapped, _match
+            pair tuples with rows, gather the rows                resume: VisitMatch.match
             all its tuples leave, matched or proven absent        _leave
             rows that several tuples waited for                   Offers.collect
                 are offered to the front stage
 
-A *stretch* is a few neighbouring pages. Of those that someone waits for, the pages that someone
-needs are read, and a few between them. A page meets all its waiters at once. Rows are gathered
-over several visits into one output batch.
+A *stretch* is a few neighbouring pages. A visit reads the pages that tuples of one stretch need,
+and small gaps between them. All tuples that wait for a page are joined when it is read. Rows are
+gathered over several visits into one output batch.
 
-Waiting is bounded by one sweep: a tuple leaves at the latest when the sweep has gone round.
+Waiting is bounded by one sweep: every tuple has left when the sweep has gone round once.
 
 | component | bytes |
 |---|---|
@@ -32,14 +32,12 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from semistream import kernels
 from semistream.engine.disk_buffer import Scan
 from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.front.choice import check_front_stage
@@ -48,7 +46,6 @@ from semistream.engine.front.learner import Learner
 from semistream.engine.intake import Slice
 from semistream.engine.plan import MemoryPlan, page_scratch, within_budget
 from semistream.engine.policy import Parts, Policy
-from semistream.engine.probe import verified
 from semistream.engine.rows.layout import Rows, Slots
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
@@ -59,13 +56,14 @@ from semistream.joins.sweep.offers import Offers
 from semistream.joins.sweep.page_map import MappedScan
 from semistream.joins.sweep.plan import SweepPlan, plan_sweep
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
+from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit_match import VisitMatch
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 from semistream.master.pages import PageSource
 
-_NO_ORDER = np.zeros(0, np.int64)
 _NO_SLOTS = np.zeros(0, np.int32)
 
 
@@ -123,7 +121,7 @@ class Sweep(Policy):
         self._visit: Visit | None = None  # that is being joined,
         self._scan: Scan | MappedScan | None = None  # with these pages
         self._absent: Slots | None = None  # its tuples that matched nothing, still to go out
-        self._position = 0  # of the sweep: the stretch to look at next
+        self._route = Route(self.context, self._stretches)
         self.admission.unique = source.unique
         if self._window is not None:
             self._window.wait_for(self._stretches)
@@ -153,6 +151,7 @@ class Sweep(Policy):
         self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
         self._output = VisitOutput(self.context, self.output, self._window, table, plan)
         self._offers = Offers(self.context, table, plan)
+        self._matching = VisitMatch(self.context, self._window, self._output, self._offers)
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
 
     def _allocate_front_stage(self, plan: MemoryPlan) -> None:
@@ -241,7 +240,7 @@ class Sweep(Policy):
         return self._visit is not None
 
     def begin(self) -> None:
-        """Go on to the next pages that someone waits for."""
+        """Go on to the next pages that tuples wait for."""
         self.context.iteration_begins()
         if not self._visits:
             self._look_ahead()
@@ -249,55 +248,24 @@ class Sweep(Policy):
         scan = self._reads.load(visit) if visit.first <= visit.last else Scan(0, -1)
         self._visits.popleft()
         self._visit, self._scan = visit, scan
-        self._restart(scan)
+        self._matching.start(scan, self._stretches.exact)
         self._look_ahead()
 
     def _look_ahead(self) -> None:
         """Find the visits that come next, and let the disk begin to read their pages."""
-        while len(self._visits) <= self._reads.ahead and self._find_visits():
-            pass
+        assert self._window is not None
+        while len(self._visits) <= self._reads.ahead:
+            sweeps = self._route.sweeps
+            visits = self._route.next_stretch(self._window)
+            if not visits:
+                break
+            if self._route.sweeps > sweeps:
+                self._sweep_done()
+            self._visits.extend(visits)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
 
-    def _find_visits(self) -> bool:
-        """Collect the tuples of the next stretch, in runs of pages that they need."""
-        assert self._window is not None
-        stretch = self._window.next_needed(self._position % len(self._stretches))
-        if stretch < 0:
-            return False
-        if stretch < self._position:
-            self._went_round()
-        self._position = stretch + 1
-        slots, chunks = self._window.collect(stretch)
-        if self._table.num_pages:
-            self._visits.extend(self._runs(self._window, slots, stretch))
-            self._visits[-1].chunks = chunks
-        else:
-            self._visits.append(Visit(0, -1, slots, chunks))
-        return True
-
-    def _runs(self, window: StretchWindow, slots: Slots, stretch: int) -> Iterator[Visit]:
-        """Visits for these tuples of a stretch, in the order of the sweep."""
-        settings, stretches = self.context.settings, self._stretches
-        index, bounds = stretches.index, stretches.first_page
-        if stretches.exact:
-            codes = window.codes[slots]
-            order = np.argsort(codes)
-            if len(slots) > settings.dense_waiters * (bounds[stretch + 1] - bounds[stretch]):
-                first, last = int(bounds[stretch]), int(bounds[stretch + 1]) - 1
-                yield Visit(first, last, slots[order], _NO_SLOTS)
-                return
-            low, high = index.locate_sortable(codes[order])
-        else:
-            low, high = index.locate(self.context.binding.codec.adopt(window.keys(slots)))
-            order = np.argsort(low, kind="stable")
-            low, high = low[order], high[order]
-        slots, reached = slots[order], np.maximum.accumulate(high)
-        cuts = (np.flatnonzero(low[1:] - reached[:-1] > 1 + settings.gap_pages) + 1).tolist()
-        for begin, end in zip([0, *cuts], [*cuts, len(slots)], strict=True):
-            yield Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_SLOTS)
-
-    def _went_round(self) -> None:
-        """A sweep is done: perhaps memory would be of more use elsewhere."""
+    def _sweep_done(self) -> None:
+        """Perhaps memory would be of more use elsewhere."""
         if self._mover is not None and isinstance(self.front, CountingCache):
             assert self._window is not None
             self._mover.sweep_done(self.front, self._window, self.context.stats)
@@ -306,83 +274,50 @@ class Sweep(Policy):
     def longest_wait(self) -> int:
         """The visits of one sweep, those that were found ahead of it (the last ones of a whole
         stretch), and those whose rows are kept back to fill a batch."""
-        settings = self.context.settings
-        visits = -(-np.diff(self._stretches.first_page) // (2 + settings.gap_pages))
-        found = self._reads.ahead + 1 + int(visits.max(initial=1))
-        return max(1, int(visits.sum())) + found + settings.visits_per_batch
+        sweep, stretch = self._route.most_visits
+        return sweep + self._reads.ahead + 1 + stretch + self.context.settings.visits_per_batch
 
     # -- joining a visit's pages -------------------------------------------------------------
 
-    def _restart(self, scan: Scan | MappedScan) -> None:
-        """New pages are in the buffer: all the visit's tuples meet them."""
-        self._cursor = np.array([0, -1, 0], np.int64)
-        self._order = _NO_ORDER
-        if isinstance(scan, Scan) and not self._stretches.exact:
-            self._order = np.argsort(scan.codes, kind="stable")
-
     def resume(self) -> None:
-        visit, scan, window = self._visit, self._scan, self._window
+        visit, scan = self._visit, self._scan
         assert visit is not None
-        assert window is not None
+        assert scan is not None
         if self._absent is not None:
-            self._leave(visit, window)
+            self._leave(visit)
         elif not self._table.num_pages:
-            self._met_all_pages(visit, window)
-        elif isinstance(scan, MappedScan):
-            if self._match_mapped(visit, scan, window):
-                self._met_all_pages(visit, window)
+            self._met_all_pages(visit)
+        elif scan.mapped:
+            if self._matching.match(visit, scan, self.front):
+                self._met_all_pages(visit)
         else:
-            assert scan is not None
             if not scan.pages:
                 self._reads.fill(scan)
-                self._restart(scan)
-            if self._match(visit, scan, window):
+                self._matching.start(scan, self._stretches.exact)
+            if self._matching.match(visit, scan, self.front):
                 if self.front is not None:
                     self._learner.learn(self.front, scan)
                 scan.pages = []
                 if scan.ended:
-                    self._met_all_pages(visit, window)
+                    self._met_all_pages(visit)
 
-    def _match_mapped(self, visit: Visit, scan: MappedScan, window: StretchWindow) -> bool:
-        """Match the visit's tuples, as far as there is room for their rows; True for all."""
-        output, room = self._output, self._output.room()
-        out = output.places[:room], output.rows[:room], output.slots[:room]
-        once = not self.context.binding.keeps_master
-        found = window.match_mapped(scan, visit.slots, self._cursor, once, out)
-        if found:
-            visit.found += found
-            places, rows, slots = (part[:found] for part in out)
-            if self.front is not None:
-                self._offers.collect(self.front, window, scan, places, rows, slots)
-            output.add(scan.columns, places, rows, slots)
-        return bool(self._cursor[0] >= len(visit.slots))
-
-    def _match(self, visit: Visit, scan: Scan, window: StretchWindow) -> bool:
-        """The same for pages that Arrow has parsed."""
-        output, room = self._output, self._output.room()
-        out = output.rows[:room], output.slots[:room]
-        names, once = self.context.binding.master_columns, not self.context.binding.keeps_master
-        found = window.match(scan.codes, self._order, visit.slots, self._cursor, once, out)
-        if found:
-            rows, slots = out[0][:found], out[1][:found]
-            if not self._stretches.exact:
-                rows, slots = verified(self.context, scan, window, rows, slots)
-            kernels.window.count_pairs(rows, scan.counts)
-            output.add(scan.columns(names) if names else None, *scan.places(rows), slots)
-        return bool(self._cursor[0] >= len(visit.slots))
-
-    def _met_all_pages(self, visit: Visit, window: StretchWindow) -> None:
+    def _met_all_pages(self, visit: Visit) -> None:
         """Tuples that are unmatched now are proven absent."""
-        if visit.found == len(visit.slots) and isinstance(self._scan, MappedScan):
+        window = self._window
+        assert window is not None
+        assert self._scan is not None
+        if visit.found == len(visit.slots) and self._scan.mapped:
             self._absent = _NO_SLOTS  # each has one row at most, so each has one
         else:
             self._absent = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._absent)
         self._absent_keys.add(window.codes[self._absent])
-        self._leave(visit, window)
+        self._leave(visit)
 
-    def _leave(self, visit: Visit, window: StretchWindow) -> None:
+    def _leave(self, visit: Visit) -> None:
         """The visit's tuples leave; those without a match go out, too, where ``how`` keeps them."""
+        window = self._window
+        assert window is not None
         assert self._absent is not None
         if len(self._absent):
             self._absent = self._output.add_absent(self._absent)
