@@ -119,8 +119,10 @@ def _options(rng: Random, algorithm: str, world: World) -> dict[str, Any]:
     elif algorithm in ("cmeshjoin", "chybridjoin", "cinlj") and rng.random() < 0.5:
         options["front_stage"] = rng.choice((0.05, 0.5))
         options["threshold"] = rng.choice((1, 2, 5))
+        options["cache"] = rng.choice(("recorder", "counting"))
     elif algorithm == "sweepjoin" and rng.random() < 0.5:
         options["front_stage"] = rng.choice((0.05, 0.5))
+        options["cache"] = rng.choice(("counting", "counting", "recorder"))
     return options
 
 
