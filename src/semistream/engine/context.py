@@ -1,4 +1,4 @@
-"""What the parts of one run share. Parts know this, and nothing else, of each other."""
+"""What all parts of one run share. A part that connects others is given these besides."""
 
 from __future__ import annotations
 
