@@ -76,13 +76,14 @@ def count_read(
 class Scan:
     """Where a run is in a partition: pages ``next`` to ``last`` are still to be read.
 
-    The pages in the disk buffer are probed together, as one run of rows.
+    The pages in the disk buffer are probed together, as one run of rows. ``Scan(0, -1)`` is a
+    partition without pages.
     """
 
     mapped: ClassVar[Literal[False]] = False  # its pages are parsed by Arrow
 
     def __init__(self, first: int, last: int) -> None:
-        self.begin = first
+        self.begin = first  # number of the partition's first page
         self.next = first
         self.last = last
         self.first = first  # number of the first page in the buffer
@@ -90,7 +91,7 @@ class Scan:
         self.codes: Codes = np.zeros(0, np.int64)
         self.valid: Mask | None = None
         self.counts: Any = None  # tuples that each row met
-        self.cursor = np.array([0, -1], np.int64)
+        self.cursor = np.array([0, -1], np.int64)  # row and slot to go on with; -1: a row's first
 
     @property
     def ended(self) -> bool:

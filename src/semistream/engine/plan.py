@@ -58,7 +58,7 @@ class MemoryPlan:
     cache: str = "recorder"
     window: WindowSize | None = None
     pinned_bytes: int = 0
-    beside: int = 0  # parts that only one algorithm has
+    beside: int = 0  # parts that only one algorithm has, and that depend on the stream
 
     @property
     def total(self) -> int:
@@ -219,7 +219,8 @@ def plan_window_join(
 ) -> MemoryPlan:
     """The plan of the published window joins.
 
-    ``pages`` is the disk buffer, ``beside`` are bytes that go with it; ``front`` and ``pinned``
+    ``pages`` is the disk buffer. ``beside`` are further bytes that depend on the table, such as a
+    number per page; they count with the buffer, in ``MemoryPlan.table``. ``front`` and ``pinned``
     are parts of the budget, or None. The window gets all the rest.
     """
     disk = table.buffer_bytes(pages) + page_scratch(table, pages) + beside

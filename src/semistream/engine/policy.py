@@ -1,9 +1,12 @@
 """A policy: what an algorithm decides. The run's loop calls it; it works on the run's parts.
 
-while there is work:
-    policy.take_in()      tuples from the intake into the window, until it is ``full``
-    policy.begin()        an iteration: choose pages and read them
-    policy.resume()       go on with it, by no more than one output batch, while ``busy``
+Each turn of the loop (``Run._work``) makes one of these calls, in this order of precedence::
+
+    policy.resume()       while ``busy``: go on with the iteration, by at most one output batch
+    policy.take_in()      while there is input and not ``full``: tuples from intake to window
+    policy.begin()        else, if a tuple waits: an iteration; choose pages and read them
+
+A join in which nothing waits (INLJ) does all its work in ``take_in``.
 """
 
 from __future__ import annotations
@@ -41,6 +44,10 @@ class Policy(ABC):
     tuple waits when they are called. Everything else happens within the loop. A page read may
     raise anywhere in ``begin`` and ``resume``: then the next call tries it again, and no tuple
     has left.
+
+    An iteration starts with ``context.iteration_begins()`` and ends with ``iteration_over()`` (or
+    with ``context.iteration_ends()``, where the policy sets ``full`` itself). A tuple that leaves
+    is counted in ``stats.matched`` or ``stats.unmatched``; admission counts those that never wait.
     """
 
     full = False  # no tuple is taken in until an iteration has made room
@@ -82,7 +89,10 @@ class Policy(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Start an iteration: read pages, so that ``resume`` has something to do."""
+        """Start an iteration: read pages, so that ``resume`` has something to do.
+
+        Called only while a tuple waits. ``busy`` is true afterwards.
+        """
 
     @abstractmethod
     def resume(self) -> None:
@@ -99,7 +109,10 @@ class Policy(ABC):
     @property
     @abstractmethod
     def held(self) -> int:
-        """Tuples in the window."""
+        """Tuples that were taken in and have not left; those in the intake do not count.
+
+        While it is 0, the run may change the version or the plan.
+        """
 
     @abstractmethod
     def memory(self) -> dict[str, int]:
@@ -132,5 +145,6 @@ class Policy(ABC):
             )
 
     def iteration_over(self) -> None:
+        """Count the iteration. It has made room, so tuples may be taken in."""
         self.context.iteration_ends()
         self.full = False

@@ -29,7 +29,11 @@ class Probe:
         return self._rows.nbytes + self._slots.nbytes
 
     def advance(self, scan: Scan) -> bool:
-        """Probe rows of the buffer until an output batch is full; True when all were probed."""
+        """Probe rows of the buffer until an output batch is full; True when all were probed.
+
+        Tuples that match are marked in ``window.state``: by the kernel where codes are exact, else
+        by ``verified``. They stay in the window.
+        """
         binding, window = self._context.binding, self._window
         exact = binding.codec.exact
         most = min(self._output.most_rows, len(self._rows))

@@ -33,7 +33,14 @@ class WindowPolicy(Policy):
     """A window of waiting tuples, a disk buffer, and possibly a front stage that learns.
 
     A subclass says which partition is scanned next (``begin`` sets ``scan``) and who leaves when
-    (``buffer_done``, ``partition_done``).
+    (``buffer_done``, ``partition_done``). ``resume`` reads the partition one buffer at a time and
+    probes it; tuples that it matches are marked in ``window.state``, and stay until the subclass
+    removes them. The iteration ends when the subclass sets ``scan`` to None and calls
+    ``iteration_over``: in ``partition_done``, or later if leaving takes several output batches, for
+    which it overrides ``resume``. ``buffer_done`` calls ``learn``, for joins with a front stage.
+
+    A table without pages is the subclass's business: ``Scan(0, -1)`` keeps the policy busy, but
+    ``WindowPolicy.resume`` must not be called with it.
     """
 
     window_kind: type[HashWindow]
@@ -120,11 +127,12 @@ class WindowPolicy(Policy):
 
     @abstractmethod
     def buffer_done(self, scan: Scan) -> None:
-        """The pages in the buffer have met every waiting tuple."""
+        """The pages in the buffer have met every waiting tuple; ``scan.counts`` are the pairs of
+        each of their rows."""
 
     @abstractmethod
     def partition_done(self, scan: Scan) -> None:
-        """All pages of the partition have."""
+        """All pages of the partition have met every waiting tuple."""
 
     def learn(self, scan: Scan) -> None:
         """Rows in the buffer that met enough tuples at once are offered to the front stage."""

@@ -12,7 +12,7 @@ partition is probed into the whole window, and every tuple that it matches leave
      8      read its partition p into the disk buffer              begin: buffer.fill
      9      for each tuple r of p:
     10          if r is in H:
-    11              output r joined with H                         Probe.advance
+    11              output r joined with H                         resume: Probe.advance
     12              delete the matched tuples from H and Q         _remove_matched
     13              w = w + number of matched tuples
 
@@ -103,6 +103,12 @@ def plan_hybrid(
 
 
 class Hybrid(WindowPolicy):
+    """HYBRIDJOIN at work; with a front stage in its plan, CHYBRIDJOIN.
+
+    An iteration is ``begin``, then ``resume`` until the partition has been probed
+    (``buffer_done``, ``partition_done``) and absent tuples have left, then ``partition_over``.
+    """
+
     window: QueueWindow
     window_kind = QueueWindow
 
@@ -133,7 +139,7 @@ class Hybrid(WindowPolicy):
             else:
                 scan = Scan(*self._partition(low, high))
                 self.buffer.fill(scan)
-        if scan.ended and not self.absent.leaving:
+        if scan.ended and not self.absent.leaving:  # the table has no pages
             self.absent.leave_head(head)
         self._start(head, scan)
 
@@ -143,6 +149,7 @@ class Hybrid(WindowPolicy):
         self._start(self.window.oldest, Scan(0, -1))
 
     def _start(self, head: int, scan: Scan) -> None:
+        """From here on the policy is busy. A read that failed has not come this far."""
         self._head = head
         self.scan = scan
         self.absent.tick(self.window)
@@ -167,7 +174,7 @@ class Hybrid(WindowPolicy):
         return first, last
 
     def resume(self) -> None:
-        """Lines 9 to 13."""
+        """Lines 9 to 13, and absent tuples, which the paper does not have."""
         if not self.absent.leaving:
             super().resume()
         elif self.absent.leave(self.window):
@@ -179,7 +186,10 @@ class Hybrid(WindowPolicy):
             self._remove_matched(scan)
 
     def _remove_matched(self, scan: Scan) -> None:
-        """Line 12. Keys that go on in a neighbouring page stay until all of it has passed."""
+        """Lines 12 and 13: tuples that ``Probe.advance`` has marked leave.
+
+        A key that goes on in a page outside the buffer waits for ``partition_done``.
+        """
         codes = scan.codes
         done = codes[np.flatnonzero(scan.counts)]
         cut_before, cut_after = cut_edges(self.source, scan)
@@ -203,5 +213,6 @@ class Hybrid(WindowPolicy):
             self.partition_over()
 
     def partition_over(self) -> None:
+        """Everyone who had to leave has left: the iteration ends."""
         self.scan = None
         self.iteration_over()

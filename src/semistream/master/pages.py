@@ -17,7 +17,11 @@ from semistream.master.index import PageIndex
 
 
 class PageReader(Protocol):
-    """Reads pages into a reused buffer. Not thread-safe: use one reader per thread."""
+    """Reads pages into a reused buffer. Not thread-safe: use one reader per thread.
+
+    Where the source says ``can_address``, a reader also has ``load`` and ``parse``; where it says
+    ``can_prefetch``, ``ask``, ``in_flight`` and ``beside``. ``master/reader.py`` documents them.
+    """
 
     bytes_read: int
 

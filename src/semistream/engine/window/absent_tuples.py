@@ -2,8 +2,11 @@
 they leave.
 
 A page that was probed while a tuple waited, and did not match it, proves that its key is absent.
-So the window notes the turn in which each tuple came, and this part the turn in which each page
-was last probed: an old tuple whose page was probed since leaves without a read.
+So the window notes the turn in which each tuple came (``born``), and this part the turn in which
+each page was last probed: an old tuple whose page was probed since leaves without a read.
+
+A turn is an iteration, and ``tick`` begins it: tuples that come from then on have the same turn as
+its probe, so ``born < probed`` is false for them.
 """
 
 from __future__ import annotations

@@ -193,7 +193,8 @@ class QueueWindow(HashWindow):
         return slots[:found], following
 
     def remove(self, codes: Codes) -> int:
-        """Remove the tuples with these codes that are marked; returns how many."""
+        """Remove the tuples with these codes that are marked, matched or absent; returns their
+        number."""
         before = self._free_count
         self._free_count = kernels.window.settle(
             codes,

@@ -29,8 +29,8 @@ class Visit:
     first: int
     last: int
     slots: Slots
-    chunks: Any  # of the window, that the last visit to a stretch gives back
-    reader: Any = None  # that its first pages were requested from
+    chunks: Any  # of the window: the last visit to a stretch gives them back, the others have none
+    reader: Any = None  # that its first pages were requested from; None: not requested yet
     found: int = 0  # pairs
 
 
@@ -77,7 +77,7 @@ class ReadAhead:
             return  # no buffer to request into
         requested = [visit.reader for visit in visits if visit.reader is not None]
         flying = 0
-        while flying < len(requested) and requested[-1 - flying].in_flight:  # in their order
+        while flying < len(requested) and requested[-1 - flying].in_flight:  # from the newest back
             flying += 1
         others = (visit for visit in visits if visit.reader is None)
         for visit in itertools.islice(others, max(0, most - flying)):
@@ -134,6 +134,10 @@ class ReadAhead:
         return [] if self._map.knows(first, count) else reader.parse(), addresses
 
     def _release(self, reader: Any, idle: Any) -> None:
-        """A reader that was used ahead has its pages; ``idle`` may be used next."""
+        """Where reads ahead have buffers of their own: make ``idle`` available for the next one.
+
+        After a load this is the reader before, as ``reader`` holds the pages that are being joined;
+        after a failure it is ``reader`` itself.
+        """
         if reader is not self._reader:
             self._idle.append(idle)

@@ -30,7 +30,11 @@ class StretchWindowSize(WindowSize):
 
 
 class StretchWindow:
-    """Slots in chunks, rows, and for every stretch the list of chunks that wait for it."""
+    """Slots in chunks, rows, and for every stretch the list of chunks that wait for it.
+
+    A tuple is in its stretch's list until ``collect``, in ``count`` until its visit has served it
+    (the policy subtracts it), and in its slot until ``free``, when its output row has been made.
+    """
 
     def __init__(self, layout: TupleLayout, size: StretchWindowSize, stretches: Stretches) -> None:
         chunks = size.capacity // size.chunk
