@@ -111,6 +111,7 @@ def test_a_disk_that_breaks_and_is_mended(
                 before = run.stats.as_dict()
                 with pytest.raises(ss.MasterTableError):
                     list(run.step())
+                failed += 1
                 check_books(run)
                 assert run.stats.waiting == before["waiting"], "a failed read let a tuple go"
                 assert run.stats.rows_out == before["rows_out"]

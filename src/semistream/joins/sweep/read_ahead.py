@@ -33,6 +33,10 @@ class Visit:
     reader: Any = None  # that its first pages were requested from; None: not requested yet
     found: int = 0  # pairs
 
+    @property
+    def ends_stretch(self) -> bool:
+        return len(self.chunks) > 0
+
 
 class ReadAhead:
     """Readers of a stretch each, and the map of pages that were parsed before."""

@@ -159,6 +159,10 @@ class StretchWindow:
         )
         return int(found)
 
+    def leave(self, slots: Slots) -> None:
+        """These tuples no longer wait; their values stay until the output has copied them."""
+        self.count -= len(slots)
+
     def free(self, slots: Slots, chunks: Any) -> None:
         """These tuples' values, and these chunks, are no longer needed."""
         self.rows.free(slots)

@@ -4,14 +4,16 @@
         admit tuples; those that miss the front stage wait        take_in
             in the list of their stretch                          StretchWindow.add
         go round the stretches in key order:                      begin
-            find the next one that tuples wait for                Route.next_stretch
-            collect its tuples, in visits to the pages they need
-            request the next visits' pages                        ReadAhead.request
-            wait for this visit's pages                           ReadAhead.load
-            pair tuples with rows, gather the rows                resume: VisitMatch.match
-            all its tuples leave, matched or proven absent        _leave
-            rows that several tuples waited for                   Offers.collect
-                are offered to the front stage
+            take the tuples of the next stretch off its list,     Route.next_stretch
+                in visits to the pages that they need
+            request the pages of the next visits                  ReadAhead.request
+            wait for the pages of this visit                      ReadAhead.load
+            pair tuples with rows, copy the rows                  resume: VisitMatch.match
+                offer rows that several tuples waited for         Offers.collect
+                    to the front stage                            (parsed pages: Learner.learn)
+            the other tuples are proven absent                    _met_all_pages
+            all its tuples leave                                  _leave
+        emit the rows of several visits, free their slots         VisitOutput.hand_over
 
 A *stretch* is a few neighbouring pages. A visit reads the pages that tuples of one stretch need,
 and small gaps between them. All tuples that wait for a page are joined when it is read. Rows are
@@ -69,7 +71,7 @@ _NO_SLOTS = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, kw_only=True)
 class SweepJoin(Join):
-    """Sweep over the pages that someone waits for, behind a front stage.
+    """Sweep over the pages that tuples wait for, behind a front stage.
 
     Parameters
     ----------
@@ -120,7 +122,9 @@ class Sweep(Policy):
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined,
         self._scan: Scan | MappedScan | None = None  # with these pages
-        self._absent: Slots | None = None  # its tuples that matched nothing, still to go out
+        self._unmatched_slots: Slots | None = (
+            None  # its tuples that matched nothing, still to go out
+        )
         self._route = Route(self.context, self._stretches)
         self.admission.unique = source.unique
         if self._window is not None:
@@ -149,9 +153,9 @@ class Sweep(Policy):
         table = self._table
         self._allocate_front_stage(plan)
         self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
-        self._output = VisitOutput(self.context, self.output, self._window, table, plan)
+        self._visit_output = VisitOutput(self.context, self.output, self._window, table, plan)
         self._offers = Offers(self.context, table, plan)
-        self._matching = VisitMatch(self.context, self._window, self._output, self._offers)
+        self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
 
     def _allocate_front_stage(self, plan: MemoryPlan) -> None:
@@ -186,7 +190,7 @@ class Sweep(Policy):
             "window": self._window.nbytes,
             "front stage": front + self._absent_keys.nbytes + self._offers.nbytes,
             "disk buffer": disk,
-            "pending output": self.output.nbytes + self._output.nbytes,
+            "pending output": self.output.nbytes + self._visit_output.nbytes,
         }
 
     # -- taking in -------------------------------------------------------------------------
@@ -199,7 +203,7 @@ class Sweep(Policy):
         window = self._window
         assert window is not None
         if not window.count:
-            self._output.hand_over()  # nothing waits, so every slot can be given back
+            self._visit_output.hand_over()  # nothing waits, so every slot can be given back
         vacant = window.vacant
         self.full = not vacant
         if vacant:
@@ -283,7 +287,7 @@ class Sweep(Policy):
         visit, scan = self._visit, self._scan
         assert visit is not None
         assert scan is not None
-        if self._absent is not None:
+        if self._unmatched_slots is not None:
             self._leave(visit)
         elif not self._table.num_pages:
             self._met_all_pages(visit)
@@ -307,32 +311,32 @@ class Sweep(Policy):
         assert window is not None
         assert self._scan is not None
         if visit.found == len(visit.slots) and self._scan.mapped:
-            self._absent = _NO_SLOTS  # each has one row at most, so each has one
+            self._unmatched_slots = _NO_SLOTS  # each has one row at most, so each has one
         else:
-            self._absent = visit.slots[window.state[visit.slots] == states.WAITING]
-        self._unmatched = len(self._absent)
-        self._absent_keys.add(window.codes[self._absent])
+            self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
+        self._unmatched = len(self._unmatched_slots)
+        self._absent_keys.add(window.codes[self._unmatched_slots])
         self._leave(visit)
 
     def _leave(self, visit: Visit) -> None:
         """The visit's tuples leave; those without a match go out, too, where ``how`` keeps them."""
         window = self._window
         assert window is not None
-        assert self._absent is not None
-        if len(self._absent):
-            self._absent = self._output.add_absent(self._absent)
-            if len(self._absent):
+        assert self._unmatched_slots is not None
+        if len(self._unmatched_slots):
+            self._unmatched_slots = self._visit_output.add_absent(self._unmatched_slots)
+            if len(self._unmatched_slots):
                 return
-        stats, output = self.context.stats, self._output
+        stats, output = self.context.stats, self._visit_output
         stats.unmatched += self._unmatched
         stats.matched += len(visit.slots) - self._unmatched
-        window.count -= len(visit.slots)
+        window.leave(visit.slots)
         output.add_served(visit)
-        if len(visit.chunks) and self.front is not None:  # a whole stretch has been visited
+        if visit.ends_stretch and self.front is not None:
             served = stats.matched + stats.unmatched
             self.front.age(1 / len(self._stretches), served - self._served_before)
             self._served_before = served
-        self._visit = self._scan = self._absent = None
+        self._visit = self._scan = self._unmatched_slots = None
         if (
             output.served_tuples >= self._enough
             or output.served_visits >= self.context.settings.visits_per_batch
@@ -347,4 +351,4 @@ class Sweep(Policy):
 
     def hand_over(self) -> None:
         if self._window is not None:
-            self._output.hand_over()
+            self._visit_output.hand_over()
