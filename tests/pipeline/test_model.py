@@ -259,6 +259,60 @@ def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
     assert any("nonsense" in line for line in found), found
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        (
+            "memory: 64MB",
+            "memroy: 64MB",
+            "20: memroy: unknown field 'memroy'; did you mean 'memory'?",
+        ),
+        (
+            "schema: {{",
+            "shema: {{",
+            "5: source.shema: unknown field 'shema'; did you mean 'schema'?",
+        ),
+        (
+            "select: [price]",
+            "slect: [price]",
+            "11: lookups.0.slect: unknown field 'slect'; did you mean 'select'?",
+        ),
+        (
+            "where: amount > 0",
+            "new_only: {{mastr: x, on: a}}",
+            "14: steps.1.new_only.mastr: unknown field 'mastr'; did you mean 'master'?",
+        ),
+        (
+            "master: {folder}/products",
+            "sql: {{url: x, table: t, key: k, pagebytes: 1MB}}",
+            "8: lookups.0.sql.pagebytes: unknown field 'pagebytes'; did you mean 'page_bytes'?",
+        ),
+        (
+            "how: left",
+            "zzz: 1",
+            "10: lookups.0.zzz: unknown field 'zzz'; valid fields: master, sql, on, how, select",
+        ),
+        (
+            "output: parquet",
+            "output: parquet\n  zzz: hunter2",
+            "17: sink.zzz: unknown field 'zzz'; valid fields: output, path, url, table, schema, "
+            "patience, compression, durable, format, options",
+        ),
+        (
+            "using: chybridjoin",
+            "using: chybridjion",
+            "21: using: 'chybridjion': did you mean 'chybr",
+        ),
+    ],
+)
+def test_a_misspelt_name(old: str, new: str, says: str, write: Any) -> None:
+    """The error suggests the closest valid name, and lists all of them if none is close."""
+    assert old in GOOD
+    message = refusal(write(GOOD.replace(old, new, 1)))
+    assert message.count(f"pipeline.yaml:{says}") == 1, message
+    assert "hunter2" not in message
+
+
 def test_all_mistakes_are_told_at_once(write: Any) -> None:
     text = GOOD.replace("64MB", "much").replace("how: left", "how: x").replace("5 sec", "5 apples")
     assert len(refusal(write(text)).splitlines()) == 3

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic import field_validator as validates
@@ -26,6 +27,12 @@ _TYPE = re.compile(
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
+
+
+def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """A hint with the closest known name, or None if none is close."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else None
 
 
 Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
@@ -248,7 +255,9 @@ class Pipeline(Part):
     @classmethod
     def _using(cls, using: str) -> str:
         if using != "auto" and using not in ALGORITHMS:
-            raise ValueError(f"choose auto or one of {', '.join(ALGORITHMS)}")
+            choices = f"choose auto or one of {', '.join(ALGORITHMS)}"
+            hint = _did_you_mean(using, ["auto", *ALGORITHMS])
+            raise ValueError(f"{hint} {choices}" if hint else choices)
         return using
 
     @validates_all(mode="after")
@@ -292,11 +301,35 @@ def _format_problem(document: Document, problem: Any) -> str:
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "missing":
         message = "missing field"
-    elif problem["type"] == "extra_forbidden":
-        message = "unknown field"
+    elif problem["type"] == "extra_forbidden":  # the name is wrong, so the value is not shown
+        return document.error(path, _unknown_field(problem["loc"]))
     shown = document.shown(document.texts.get(path))
-    if shown is None and problem["type"] not in ("missing", "extra_forbidden", "value_error"):
+    if shown is None and problem["type"] not in ("missing", "value_error"):
         shown = str(document.shown(at))[:100]  # a list or a mapping instead of a scalar
     if shown is not None:
         message = f"{shown!r}: {message}"
     return document.error(path, message)
+
+
+def _unknown_field(loc: Sequence[str | int]) -> str:
+    """The message for a field that its model does not have; ``loc`` is pydantic's path to it."""
+    model: type[BaseModel] = Pipeline
+    for part in loc[:-1]:
+        if isinstance(part, str):
+            model = _model_of(_fields(model).get(part)) or model
+    name, known = str(loc[-1]), _fields(model)
+    hint = _did_you_mean(name, known) or f"valid fields: {', '.join(known)}"
+    return f"unknown field {name!r}; {hint}"
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    """The types of a model's fields, by their names in the file."""
+    return {f.alias or name: f.annotation for name, f in model.model_fields.items()}
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The model in a type such as ``list[Lookup]`` or ``Sql | None``."""
+    if parts := get_args(annotation):
+        return next((model for model in map(_model_of, parts) if model is not None), None)
+    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_model else None
