@@ -70,7 +70,7 @@ format: $(INSTALLED)  ## Format the code and apply lint fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a quick look
+bench: $(INSTALLED)  ## Measure every join and its alternative; SIZE=small for a quick run
 	@echo "==> benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_engine --size $(SIZE)
 
@@ -78,12 +78,12 @@ bench-rivals: $(INSTALLED)  ## Measure the alternatives; SIZE=small takes a few 
 	@echo "==> rivals, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_rivals --size $(SIZE)
 
-bench-sweep: $(INSTALLED)  ## Measure SweepJoin against the published joins, peers and the machine; an hour
+bench-sweep: $(INSTALLED)  ## Measure SweepJoin against the published joins, other tools and the hardware limit; takes an hour
 	@echo "==> SweepJoin benchmark"
 	@$(BIN)/python -m lab.bench_cache
 	@$(BIN)/python -m lab.bench_sweep
 
-bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=small for a quick look
+bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=small for a quick run
 	@echo "==> Spark benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_spark --size $(SIZE)
 

@@ -180,7 +180,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--percents", help="budgets in percent of R, such as 1,5,10")
     parser.add_argument("--modes", default="warm,direct", help="warm, direct or both")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="where to write the JSON")
+    parser.add_argument("--out", help="path of the JSON results")
     return parser
 
 

@@ -146,14 +146,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rivals", help="names, comma-separated; default: all")
     parser.add_argument("--variants", help="only these variants, separated by semicolons")
     parser.add_argument("--slices", help="centre, memory, rows, batch, exponent, cold")
-    parser.add_argument("--all", action="store_true", help="the whole grid instead of slices")
-    parser.add_argument("--again", action="store_true", help="measure cells that are there already")
+    parser.add_argument("--all", action="store_true", help="the full grid instead of slices")
+    parser.add_argument("--again", action="store_true", help="also repeat cells that have results")
     parser.add_argument(
         "--limit", default="auto", choices=["auto", "cgroup v1", "cgroup v2", "rlimit", "none"]
     )
-    parser.add_argument("--publish", action="store_true", help="write the table and the picture")
+    parser.add_argument("--publish", action="store_true", help="update docs/rivals.md and its plot")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="where the JSON is kept")
+    parser.add_argument("--out", help="path of the JSON results")
     return parser
 
 

@@ -272,7 +272,7 @@ def show(report: dict[str, Any], console: Console) -> None:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
-    parser.add_argument("--out", help="where to write the JSON")
+    parser.add_argument("--out", help="path of the JSON results")
     options = parser.parse_args(arguments)
     size, console = SIZES[options.size], Console()
     batches = size.warm + size.measured

@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--joins", help="published joins to compare with; default: all nine")
-    parser.add_argument("--percents", help="only these budgets of the cells")
+    parser.add_argument("--percents", help="only these budgets, in percent of R")
     parser.add_argument("--rows", type=int, default=FULL_ROWS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default=str(RESULTS / "sweep.json"))

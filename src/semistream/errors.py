@@ -1,12 +1,12 @@
-"""Every error that semistream raises on purpose.
+"""The exceptions of semistream.
 
-Each message states what was wrong, with what value, and what to do. The errors have no attributes
-besides their message, so they pickle across Spark workers.
+Each message states what was wrong, with what value, and what to do. The message is the only
+attribute, so that errors can be pickled between Spark workers.
 """
 
 
 class SemistreamError(Exception):
-    """Base of all errors of this library."""
+    """Base class of all errors of this library."""
 
 
 class ConfigError(SemistreamError, ValueError):
@@ -18,7 +18,7 @@ class SchemaError(SemistreamError, ValueError):
 
 
 class MasterTableError(SemistreamError):
-    """The master table is missing, damaged, foreign, or was changed by another writer."""
+    """The master table is missing, damaged, of another format, or changed by another writer."""
 
 
 class BudgetError(SemistreamError):
@@ -26,4 +26,4 @@ class BudgetError(SemistreamError):
 
 
 class InternalError(SemistreamError):
-    """An invariant of semistream itself is broken: a bug, please report it."""
+    """An invariant of semistream is violated: a bug, please report it."""

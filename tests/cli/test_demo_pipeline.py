@@ -27,7 +27,7 @@ def test_it_ends_with_an_answer(output: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"16,000 sales in the {output} warehouse, each once" in done.stdout
+    assert f"16,000 sales in the {output} warehouse, each exactly once" in done.stdout
     assert "top suppliers" in done.stdout
-    assert "1 into Python" in done.stdout
+    assert "1 from Spark to Python" in done.stdout
     assert (tmp_path / "demo/pipeline.yaml").exists()

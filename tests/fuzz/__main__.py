@@ -70,9 +70,11 @@ def _commit() -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__)
     parser.add_argument("--minutes", type=float, default=float("inf"))
-    parser.add_argument("--cases", type=int, default=1 << 60, help="stop after so many")
+    parser.add_argument("--cases", type=int, default=1 << 60, help="maximum number of cases")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seed", default="", help="WORLD.CASE repeats a case; WORLD starts there")
+    parser.add_argument(
+        "--seed", default="", help="WORLD.CASE reproduces a case; WORLD starts there"
+    )
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # ends the workers, too
     if "." in asked.seed:

@@ -70,7 +70,12 @@ def test_a_dry_run_shows_the_plan(folder: Path, monkeypatch: pytest.MonkeyPatch)
     (folder / "pipeline.yaml").write_text(text)
     done = CliRunner().invoke(app, ["pipeline.yaml", "--dry-run"])
     assert done.exit_code == 0, done.output
-    for words in ("100 rows", "inner on product_id", "unmatched   parquet dead", "2 into Python"):
+    for words in (
+        "100 rows",
+        "inner on product_id",
+        "unmatched   parquet dead",
+        "2 from Spark to Python",
+    ):
         assert words in done.output
     assert not (folder / "checkpoint").exists()
     assert "pyspark" not in done.output

@@ -1,4 +1,4 @@
-"""The command line. Every module of this package is one command and holds its Typer ``app``.
+"""The command line. Every module of this package is one command and defines its Typer ``app``.
 
 A module is imported when its command runs, so ``semistream master info`` does not import the
 dependencies of the demo.
@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from semistream.errors import SemistreamError
 
-# In the order in which a newcomer needs them; other commands are listed last.
+# The order in --help; other commands are listed last.
 _ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce")
 
 

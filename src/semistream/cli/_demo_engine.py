@@ -1,4 +1,4 @@
-"""``semistream demo --engine``: joins a skewed stream of sales with products in 50 MB."""
+"""``semistream demo --engine``: join a skewed stream of sales with products in 50 MB."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLE_ROWS = 5
 
 @dataclass(frozen=True)
 class DemoResult:
-    """What the demo measured."""
+    """The measurements of the demo."""
 
     master_rows: int
     master_pages: int
@@ -51,7 +51,7 @@ def run_demo(
 ) -> DemoResult:
     """Build the products in ``folder``, join the sales with them, and measure.
 
-    ``progress`` is called with the step, the rows done and the rows in total.
+    ``progress`` is called with the step, the rows done and the total number of rows.
     """
     import semistream as ss
     from semistream.workload.relations import products
@@ -60,7 +60,7 @@ def run_demo(
     description = ss.join(join, memory=memory)  # first, so that a bad option fails before the build
 
     def building(stage: str, done: int, total: int | None) -> None:
-        names = {"sort": "sorting the products", "write": "writing their pages"}
+        names = {"sort": "sorting products", "write": "writing pages"}
         progress(names.get(stage, stage), done, total or rows)
 
     start = time.perf_counter()
@@ -92,7 +92,7 @@ def run_demo(
         for sold in sales(tuples, rows, exponent=exponent, scattered=True):
             take(run.push, sold)
             done += sold.num_rows
-            progress("joining the sales", done, tuples)
+            progress("joining sales", done, tuples)
         take(run.flush)
         return DemoResult(
             master_rows=master.num_rows,
@@ -167,7 +167,7 @@ def _print(result: DemoResult, join: str, console: Console) -> None:
     )
     console.print(table)
 
-    rows = Table(*result.sample.column_names, title="some enriched rows", title_justify="left")
+    rows = Table(*result.sample.column_names, title="sample of the output", title_justify="left")
     for row in result.sample.to_pylist():
         rows.add_row(*map(str, row.values()))
     console.print(rows)

@@ -38,7 +38,7 @@ using: {join}
 
 @dataclass(frozen=True)
 class PipelineResult:
-    """What the demo did, and the result of the warehouse query."""
+    """Row count and times of the demo, and the result of the warehouse query."""
 
     rows: int
     prepare_seconds: float
@@ -57,7 +57,7 @@ def prepare(
     from semistream.workload.stream import sales
 
     if output not in ("delta", "parquet"):
-        raise ConfigError(f"output={output!r}: the demo writes delta or parquet")
+        raise ConfigError(f"output={output!r}: choose delta or parquet")
     ss.join(join, memory=memory)  # first, so that a bad option fails before the build
     ss.MasterTable.build(
         products(rows), folder / "products", key="product_id", unique=True, overwrite=True
@@ -74,7 +74,7 @@ def prepare(
 
 
 def ask(folder: Path, output: str) -> tuple[int, pa.Table]:
-    """The number of rows in the warehouse, and the suppliers with the highest revenue."""
+    """Return the number of rows in the warehouse and the suppliers with the highest revenue."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
@@ -101,7 +101,7 @@ def run_pipeline_demo(
     output: str,
     on_message: Callable[[str], None] = lambda text: None,
 ) -> PipelineResult:
-    """Run all of it; ``on_message`` is called with each line of progress."""
+    """Run the whole demo; ``on_message`` is called with each progress message."""
     from semistream.cli.run import plan_of, run_pipeline
 
     start = time.perf_counter()
@@ -133,7 +133,7 @@ def show_pipeline(
     for module, extra in (("pyspark", "spark"), ("yaml", "pipeline"), ("pydantic", "pipeline")):
         if find_spec(module) is None:
             raise ConfigError(
-                f"the demo needs {module}; pip install 'semistream[{extra}]', or run only the join "
+                f"the demo needs {module}: pip install 'semistream[{extra}]', or run only the join "
                 "with semistream demo --engine"
             )
     if output == "delta" and find_spec("deltalake") is None:
@@ -144,13 +144,15 @@ def show_pipeline(
             place, rows, tuples, memory, join, exponent, output, lambda t: print(t, flush=True)
         )
         print(
-            f"\n{result.rows:,} sales in the {output} warehouse, each once; generated in "
+            f"\n{result.rows:,} sales in the {output} warehouse, each exactly once; generated in "
             f"{result.prepare_seconds:.0f} s, enriched in {result.run_seconds:.0f} s "
-            "(including Spark's start)\n"
+            "(including Spark startup)\n"
         )
         _print_table(result.answer)
         if folder is not None:
-            print(f"\nall files are in {place}; run it again with semistream run pipeline.yaml")
+            print(
+                f"\nall files are in {place}; to run it again: semistream run {place}/pipeline.yaml"
+            )
 
 
 @contextlib.contextmanager

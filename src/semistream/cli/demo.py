@@ -15,20 +15,20 @@ __all__ = ["app", "run_demo"]
 
 @app.command()
 def demo(
-    engine: bool = typer.Option(False, "--engine", help="Only the join, without Spark."),
-    rows: int = typer.Option(2_000_000, min=1, help="Products in the master table."),
-    tuples: int = typer.Option(1_000_000, min=1, help="Sales in the stream."),
+    engine: bool = typer.Option(False, "--engine", help="Run only the join, without Spark."),
+    rows: int = typer.Option(2_000_000, min=1, help="Number of products in the master table."),
+    tuples: int = typer.Option(1_000_000, min=1, help="Number of sales in the stream."),
     memory: str | None = typer.Option(
         None, help="Memory budget of the join. Default: 256MB; 50MB with --engine."
     ),
-    join: str = typer.Option("auto", help="Name of the join; auto chooses one for the table."),
-    exponent: float = typer.Option(
-        1.0, min=0.0, help="Skew of the sales: 0 is uniform, 1 is Zipf."
+    join: str = typer.Option("auto", help="Name of the join; auto selects one for the table."),
+    exponent: float = typer.Option(1.0, min=0.0, help="Zipf exponent of the sales; 0 is uniform."),
+    output: str = typer.Option("delta", help="Warehouse format: delta or parquet."),
+    folder: Path | None = typer.Option(
+        None, help="Keep all files in this folder. Default: a temporary folder."
     ),
-    output: str = typer.Option("delta", help="Format of the warehouse: delta or parquet."),
-    folder: Path | None = typer.Option(None, help="Keep everything in this folder."),
 ) -> None:
-    """Stream skewed sales through a pipeline that looks up products, and query the warehouse."""
+    """Join a skewed stream of sales with products in a pipeline, and query the warehouse."""
     if engine:
         show_engine(rows, tuples, memory or "50MB", join, exponent)
         return

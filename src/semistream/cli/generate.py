@@ -1,4 +1,4 @@
-"""``semistream generate``: streams and relations as files or master tables, and their plots."""
+"""``semistream generate``: write streams and relations as files or master tables, with plots."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PLOT_TUPLES = 2_000_000
 
 @dataclass(frozen=True)
 class Generated:
-    """What was written."""
+    """Rows and files written, and the time it took."""
 
     rows: int
     seconds: float
@@ -100,7 +100,7 @@ def generate_tpch(
     seed: int,
     on_progress: OnProgress = lambda rows: None,
 ) -> Generated:
-    """Write Customer and Orders and, given an exponent, Orders re-skewed."""
+    """Write Customer and Orders and, if an exponent is given, also Orders with skewed customers."""
     import pyarrow.parquet as pq
 
     from semistream.workload import files, tpch
@@ -155,21 +155,21 @@ def _with_times(batches: Iterable[pa.RecordBatch], counts: Counts) -> Iterator[p
 @app.command("stream")
 def stream_command(
     out: Path = typer.Argument(..., help="File to write, .parquet or .arrow."),
-    tuples: int = typer.Option(1_000_000, help="Sales in the stream."),
-    products: int = typer.Option(2_000_000, help="Keys of the master relation."),
-    exponent: float = typer.Option(1.0, help="Skew: 0 is uniform, 1 is Zipf."),
+    tuples: int = typer.Option(1_000_000, help="Number of sales."),
+    products: int = typer.Option(2_000_000, help="Number of keys in the master relation."),
+    exponent: float = typer.Option(1.0, help="Zipf exponent; 0 is uniform."),
     scattered: bool = typer.Option(True, help="Spread hot keys over the key space."),
     unmatched: float = typer.Option(0.0, help="Fraction of keys without a match."),
     nulls: float = typer.Option(0.0, help="Fraction of null keys."),
-    stride: int = typer.Option(1, help="Distance between two keys of the relation."),
-    intervals: int = typer.Option(0, help="Temporal locality: number of sub-domains; 0 for none."),
-    shift_every: int = typer.Option(0, help="Tuples between shifts of the hot set; 0 for never."),
-    shift_by: int = typer.Option(1_000, help="Keys by which each shift moves the hot set."),
+    stride: int = typer.Option(1, help="Distance between consecutive keys of the relation."),
+    intervals: int = typer.Option(0, help="Temporal locality: number of intervals; 0 is none."),
+    shift_every: int = typer.Option(0, help="Tuples between shifts of the hot set; 0 is never."),
+    shift_by: int = typer.Option(1_000, help="Number of keys by which a shift moves the hot set."),
     arrivals: str = typer.Option(
         None, help="Add arrival times: constant, poisson, bursty or on-off."
     ),
     rate: float = typer.Option(10_000.0, help="Arrivals per second (on-off: while on)."),
-    seed: int = typer.Option(0, help="The same seed gives the same bytes."),
+    seed: int = typer.Option(0, help="Random seed; the same seed gives the same bytes."),
     plot: Path = typer.Option(None, help="Folder for plots of the stream."),
 ) -> None:
     """Write a stream of sales."""
@@ -200,13 +200,15 @@ def stream_command(
 
 @app.command("relation")
 def relation_command(
-    out: Path = typer.Argument(..., help=".parquet or .arrow file, or a folder: a master table."),
+    out: Path = typer.Argument(
+        ..., help="A .parquet or .arrow file; without extension, a master table."
+    ),
     rows: int = typer.Option(2_000_000, help="Total number of rows."),
-    row_bytes: int = typer.Option(113, help="Bytes of a row in Arrow memory."),
-    shuffled: bool = typer.Option(False, help="Rows in random order instead of key order."),
-    stride: int = typer.Option(1, help="Distance between two keys; above 1 leaves gaps."),
+    row_bytes: int = typer.Option(113, help="Bytes per row in Arrow memory."),
+    shuffled: bool = typer.Option(False, help="Write rows in random order, not key order."),
+    stride: int = typer.Option(1, help="Distance between consecutive keys; above 1 leaves gaps."),
     copies: int = typer.Option(1, help="Rows per key."),
-    seed: int = typer.Option(0, help="The same seed gives the same bytes."),
+    seed: int = typer.Option(0, help="Random seed; the same seed gives the same bytes."),
 ) -> None:
     """Write a catalogue of products."""
     options = {
@@ -224,11 +226,13 @@ def relation_command(
 @app.command("tpch")
 def tpch_command(
     folder: Path = typer.Argument(..., help="Folder for the Parquet files."),
-    scale: float = typer.Option(1.0, help="Scale factor: 150,000 customers each."),
-    exponent: float = typer.Option(None, help="Also write Orders re-skewed by Zipf's law."),
-    seed: int = typer.Option(0, help="Seed of the re-skewing."),
+    scale: float = typer.Option(1.0, help="Scale factor; 1 is 150,000 customers."),
+    exponent: float = typer.Option(
+        None, help="Also write Orders with customers drawn by this Zipf exponent."
+    ),
+    seed: int = typer.Option(0, help="Random seed of the skewed Orders."),
 ) -> None:
-    """Write TPC-H's Customer and Orders."""
+    """Write the TPC-H tables Customer and Orders."""
     with _progress("writing orders", int(1_500_000 * scale)) as on_progress:
         made = generate_tpch(folder, scale, exponent, seed, on_progress)
     _print(made)
@@ -238,7 +242,7 @@ def tpch_command(
 def flights_command(
     folder: Path = typer.Argument(..., help="Folder for the Parquet files."),
 ) -> None:
-    """Write the flights of New York City in 2013, their planes and their weather."""
+    """Write the flights, planes and weather of New York City in 2013."""
     _print(generate_flights(folder))
 
 

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class SegmentLine:
-    """One segment as ``info`` shows it."""
+    """A segment in the output of ``info``."""
 
     name: str
     kind: str
@@ -88,7 +88,7 @@ def build_table(
 
 
 def describe(path: Path, version: int | None = None) -> Info:
-    """Read manifests and page indexes, no pages."""
+    """Describe a table; reads manifests and page indexes, but no pages."""
     from semistream.master import MasterTable
     from semistream.master.manifest import list_versions
 
@@ -114,7 +114,7 @@ def describe(path: Path, version: int | None = None) -> Info:
 
 
 def check(path: Path, version: int | None = None) -> Verdict:
-    """Read every page of one version."""
+    """Read and verify every page of one version."""
     from semistream.master.manifest import read_manifest
     from semistream.master.store import LocalStore
     from semistream.master.verify import verify
@@ -128,11 +128,13 @@ def check(path: Path, version: int | None = None) -> Verdict:
 @app.command("build")
 def build_command(
     source: list[Path] = typer.Argument(..., help="Parquet files or folders."),
-    path: Path = typer.Argument(..., help="The folder to write the table to."),
-    key: list[str] = typer.Option(..., "--key", "-k", help="Key column; repeat for several."),
+    path: Path = typer.Argument(..., help="Folder to write the table to."),
+    key: list[str] = typer.Option(
+        ..., "--key", "-k", help="Key column; repeat it for a composite key."
+    ),
     unique: bool = typer.Option(False, "--unique", help="Fail on duplicate keys."),
     page_bytes: str = typer.Option("256KiB", help="Size of a page."),
-    memory: str = typer.Option("512MB", help="Memory for sorting; larger data spill to disk."),
+    memory: str = typer.Option("512MB", help="Memory for sorting; larger data spills to disk."),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Publish a new version of an existing table."
     ),
@@ -146,8 +148,8 @@ def build_command(
 
 @app.command("info")
 def info_command(
-    path: Path = typer.Argument(..., help="The folder of the table."),
-    version: int | None = typer.Option(None, help="An older version than the newest."),
+    path: Path = typer.Argument(..., help="Folder of the table."),
+    version: int | None = typer.Option(None, help="Version number. Default: the newest."),
 ) -> None:
     """Show rows, pages, versions, key, schema and segments of a master table."""
     _show(_or_exit(lambda: describe(path, version)))
@@ -155,10 +157,10 @@ def info_command(
 
 @app.command("verify")
 def verify_command(
-    path: Path = typer.Argument(..., help="The folder of the table."),
-    version: int | None = typer.Option(None, help="An older version than the newest."),
+    path: Path = typer.Argument(..., help="Folder of the table."),
+    version: int | None = typer.Option(None, help="Version number. Default: the newest."),
 ) -> None:
-    """Read every page and list what is damaged, truncated, missing or out of order."""
+    """Read every page and report damaged, truncated, missing or unsorted data."""
     verdict = _or_exit(lambda: check(path, version))
     for problem in verdict.problems:
         _out.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
@@ -168,7 +170,7 @@ def verify_command(
 
 
 def _or_exit(logic: Callable[[], Result]) -> Result:
-    """Run it; a user error prints one line and exits with code 2."""
+    """Return the result; a user error prints one line and exits with code 2."""
     try:
         return logic()
     except SemistreamError as error:
@@ -183,12 +185,12 @@ def _show(info: Info) -> None:
     others = [str(version) for version in info.versions if version != info.version]
     rows = (
         ("table", info.path),
-        ("version", f"{info.version} of {info.created}"),
+        ("version", f"{info.version}, created {info.created}"),
         ("other versions", ", ".join(others) or "none"),
         ("key", ", ".join(info.key) + (" (unique)" if info.unique else "")),
-        ("rows", f"{info.rows:,} of {info.row_bytes:.0f} bytes"),
-        ("rows without key", f"{info.rows_without_key:,} (left out: they never match)"),
-        ("pages", f"{info.pages:,}, the largest {format_size(info.max_page_bytes)}"),
+        ("rows", f"{info.rows:,}, {info.row_bytes:.0f} bytes per row"),
+        ("rows without key", f"{info.rows_without_key:,} (not stored: null keys never match)"),
+        ("pages", f"{info.pages:,}, up to {format_size(info.max_page_bytes)}"),
         ("bytes", format_size(info.nbytes)),
         ("columns", "\n".join(f"{name}: {kind}" for name, kind in info.columns)),
     )

@@ -1,4 +1,4 @@
-"""``semistream run``: a pipeline from a YAML file."""
+"""``semistream run``: run a pipeline from a YAML file."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ app = typer.Typer(add_completion=False)
 
 
 def plan_of(file: Path) -> tuple[Any, Any, list[Any], str]:
-    """The validated pipeline, its document, its master tables, and the plan as text."""
+    """Return the validated pipeline, its document, its master tables, and the plan as text."""
     try:
         from semistream.pipeline import check, describe, load
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"pipelines need {error.name}; pip install 'semistream[spark,pipeline]'"
+            f"pipelines need {error.name}: pip install 'semistream[spark,pipeline]'"
         ) from error
     pipeline, document = load(file)
     masters = check(pipeline, document)
@@ -33,7 +33,7 @@ def run_pipeline(
     prometheus: int | None = None,
     show: Any = lambda figures: None,
 ) -> int:
-    """Run until stopped or, with ``once``, until the input is processed. Returns rows read."""
+    """Run until stopped or, with ``once``, until all input is processed. Returns the rows read."""
     pipeline, document, masters, _ = plan_of(file)
     try:
         from semistream.spark.errors import original
@@ -42,7 +42,7 @@ def run_pipeline(
         from semistream.spark.watch import watch
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"running a pipeline needs {error.name}; pip install 'semistream[spark,pipeline]'"
+            f"running a pipeline needs {error.name}: pip install 'semistream[spark,pipeline]'"
         ) from error
     session = open_session(pipeline)
     try:
@@ -67,13 +67,13 @@ def _first_lines(text: str, most: int = 3) -> str:
 
 @app.command()
 def run(
-    file: Path = typer.Argument(..., help="The pipeline, a YAML file."),
-    dry_run: bool = typer.Option(False, "--dry-run", help="Check everything, show the plan, stop."),
+    file: Path = typer.Argument(..., help="Pipeline file (YAML)."),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Validate, print the plan and exit."),
     once: bool = typer.Option(False, "--once", help="Process the available data, then stop."),
-    metrics: Path | None = typer.Option(None, help="Append a line of JSON per batch to this file."),
-    prometheus: int | None = typer.Option(None, help="Serve metrics on this loopback port."),
+    metrics: Path | None = typer.Option(None, help="Append one JSON line per batch to this file."),
+    prometheus: int | None = typer.Option(None, help="Serve metrics on 127.0.0.1:PORT."),
 ) -> None:
-    """Run a pipeline: source, look-ups, steps and sink from one YAML file."""
+    """Run the pipeline (source, look-ups, steps, sink) that a YAML file describes."""
     try:
         _, _, _, plan = plan_of(file)
         print(plan, flush=True)
@@ -87,7 +87,7 @@ def run(
 
 
 def _line(stream: Any) -> Any:
-    """One updating line on a terminal; otherwise one line per batch."""
+    """On a terminal, update one line; otherwise, write one line per batch."""
     live = stream.isatty()
 
     def show(figures: Any) -> None:

@@ -1,4 +1,4 @@
-"""A pipeline as a YAML file: read, validated and described here; run by ``semistream.spark``."""
+"""Read, validate and describe a YAML pipeline; ``semistream.spark`` runs it."""
 
 from semistream.pipeline.check import check, claim_checkpoint
 from semistream.pipeline.document import Document, read_document

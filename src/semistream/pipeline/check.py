@@ -1,4 +1,4 @@
-"""Checks that need the outside world (tables, columns, targets), before Spark starts."""
+"""Check tables, columns, targets and the checkpoint before Spark starts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FORMAT = 1
 
 
 def open_master(lookup: Lookup) -> Any:
-    """The master table of a look-up."""
+    """Open the master table of a look-up."""
     if lookup.sql is not None:
         from semistream.master.sql import SqlMaster
 
@@ -46,7 +46,7 @@ def _open_table(path: str) -> Any:
 
 
 def sink_of(pipeline: Pipeline) -> Any:
-    """The semistream sink of a pipeline."""
+    """Return the semistream sink of a pipeline."""
     sink = pipeline.sink
     place: dict[str, Any] = {"path": sink.path, "compression": sink.compression}
     place["durable"] = sink.durable
@@ -59,7 +59,7 @@ def sink_of(pipeline: Pipeline) -> Any:
 def check(pipeline: Pipeline, document: Document) -> list[Any]:
     """Open every master table; check sink and checkpoint.
 
-    Returns the tables: those of the look-ups, then those of the steps that join.
+    Returns the tables of the look-ups, followed by those of the steps that join.
     """
     masters = []
     for number, lookup in enumerate(pipeline.lookups):
@@ -99,7 +99,8 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
 
 
 def _routes_agree(pipeline: Pipeline, lookup: Lookup) -> None:
-    """Sink and dead letters commit separately, so a replay must route every row the same way."""
+    """Refuse a table without versions: sink and dead letters commit separately, so a replay must
+    route every row to the same target."""
     if pipeline.dead_letter is not None and lookup.sql is not None:
         raise ConfigError(
             f"table {'.'.join(lookup.sql.table)!r} has no versions, so a batch replayed after a "
@@ -114,7 +115,7 @@ def _dead_letters(pipeline: Pipeline) -> Any:
     dead = open_sink(pipeline.dead_letter.output, path=pipeline.dead_letter.path)
     if dead.place == sink_of(pipeline).place:
         raise ConfigError(
-            "the sink writes to this folder, and its readers would read dead letters as rows; "
+            "the sink writes to this folder, so its readers would read dead letters as rows; "
             "use another folder"
         )
     return dead
@@ -126,7 +127,7 @@ def _with_location(document: Document, path: Path_, action: Callable[[], Any]) -
     except SemistreamError as error:
         shown = document.shown(document.texts.get(path))
         message = f"{shown!r}: {error}" if shown is not None else str(error)
-        # Without the cause, whose text is not redacted.
+        # "from None", because the text of the cause is not redacted.
         raise type(error)(document.error(path, message)) from None
 
 
@@ -144,7 +145,7 @@ def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
         "sink": [sink.output, _absolute(sink.path), sink.db_schema, sink.table],
     }
     if folder.exists() and not folder.is_dir():
-        raise ConfigError("this is a file; a checkpoint is a folder")
+        raise ConfigError("this is a file; a checkpoint must be a folder")
     claim = folder / CLAIM
     if claim.exists():
         try:
@@ -154,15 +155,15 @@ def claim_checkpoint(pipeline: Pipeline, write: bool = True) -> None:
         version = theirs.get("format") if isinstance(theirs, dict) else None
         if version != FORMAT:
             raise ConfigError(
-                f"{claim} has the format version {version!r}, this release reads {FORMAT}; use the "
+                f"{claim} has format version {version!r}, this release reads {FORMAT}; use the "
                 "release of semistream that wrote it, or a newer one"
             )
         for field, value in ours.items():
             if theirs.get(field) != value:
                 raise ConfigError(
                     f"this checkpoint belongs to another pipeline: its {field} is "
-                    f"{theirs.get(field)!r}, this one's is {value!r}; use another folder, or "
-                    "delete it to start from the beginning"
+                    f"{theirs.get(field)!r}, but here it is {value!r}; use another folder, or "
+                    "delete this one to start from the beginning"
                 )
     elif (folder / "metadata").exists():
         raise ConfigError(

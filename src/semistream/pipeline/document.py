@@ -1,8 +1,8 @@
-"""YAML with line numbers, and values that come from the environment.
+"""Read YAML with line numbers and with environment variables.
 
-``${NAME}`` inside a string is replaced by the variable of that name. The original text is kept
-next to the value, so that messages show ``${NAME}`` and never its value. Passwords in the file
-itself are redacted, too.
+``${NAME}`` in a string is replaced by the environment variable of that name. The original text is
+kept next to the value, so that messages show ``${NAME}`` and never its value. Passwords written in
+the file are redacted, too.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from semistream.master.sql_redact import has_secrets, is_secret, redact, without
 
 Path_: TypeAlias = tuple[str | int, ...]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_DEEPEST = 50
-_LONGEST = 1 << 20  # characters, with aliases expanded; a value counts as 16 or more
+_MAX_DEPTH = 50
+_MAX_SIZE = 1 << 20  # characters, with aliases expanded; a value counts as at least 16
 
 
 @dataclass
 class Document:
-    """The content of a file; line and original text of every value, by its path."""
+    """The content of a file, with the line and original text of every value, by path."""
 
     file: str
     data: Any = None
@@ -36,13 +36,13 @@ class Document:
     urls: set[str] = field(default_factory=set)
 
     def line(self, path: Path_) -> int:
-        """The line of a value, or of its nearest enclosing value."""
+        """Return the line of a value, or of its nearest enclosing value."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines.get(path, 1)
 
     def redact(self, text: str) -> str:
-        """The text with all values from the environment and all passwords redacted."""
+        """Redact all values from the environment and all passwords."""
         forms = {f for s in self.secrets for f in (s, repr(s)[1:-1], json.dumps(s)[1:-1])}
         for secret in sorted(forms, key=len, reverse=True):
             text = text.replace(secret, "***")
@@ -51,7 +51,7 @@ class Document:
         return text
 
     def shown(self, value: Any) -> Any:
-        """A value as shown in messages; redacted before it is quoted or truncated."""
+        """Redact a value for use in a message, before it is quoted or truncated."""
         if isinstance(value, str):
             return redact(self.redact(value))
         if isinstance(value, dict):
@@ -64,7 +64,7 @@ class Document:
 
 
 def read_document(file: str | os.PathLike[str], environ: Mapping[str, str]) -> Document:
-    """Parse a file: plain YAML only, without tags or duplicate keys."""
+    """Parse a file. Tags for Python objects and duplicate keys are errors."""
     import yaml
 
     name = os.fspath(file)
@@ -76,47 +76,47 @@ def read_document(file: str | os.PathLike[str], environ: Mapping[str, str]) -> D
         raise ConfigError(f"{name} cannot be read: {error}") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigError(f"{name}:{line}: this is not YAML: {error.problem}") from error
+        raise ConfigError(f"{name}:{line}: invalid YAML: {error.problem}") from error
     except yaml.YAMLError as error:
-        raise ConfigError(f"{name}: this is not YAML: {error}") from error
+        raise ConfigError(f"{name}: invalid YAML: {error}") from error
     except RecursionError:
-        raise ConfigError(f"{name}: values are nested deeper than {_DEEPEST}") from None
+        raise ConfigError(f"{name}: values are nested deeper than {_MAX_DEPTH} levels") from None
     if node is None:
         raise ConfigError(f"{name}:1: the file is empty; see docs/pipeline.md")
-    document.data = _Reading(document, environ).value(node, ())
+    document.data = _Converter(document, environ).value(node, ())
     return document
 
 
-class _Reading:
+class _Converter:
     """Converts nodes to values. Aliases are expanded in place and count towards the limit."""
 
     def __init__(self, document: Document, environ: Mapping[str, str]) -> None:
         self._document = document
         self._environ = environ
         self._size = 0
-        self._around: list[Any] = []
+        self._parents: list[Any] = []
 
     def value(self, node: Any, path: Path_) -> Any:
         import yaml
 
         self._document.lines[path] = node.start_mark.line + 1
-        self._refuse_what_has_no_end(node)
+        self._check_limits(node)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
-        self._around.append(node)
+        self._parents.append(node)
         try:
             return (self._mapping if isinstance(node, yaml.MappingNode) else self._list)(node, path)
         finally:
-            self._around.pop()
+            self._parents.pop()
 
-    def _refuse_what_has_no_end(self, node: Any) -> None:
+    def _check_limits(self, node: Any) -> None:
         self._size += 16 + (len(node.value) if isinstance(node.value, str) else 0)
-        if any(node is outer for outer in self._around):
-            problem = "an alias contains itself; write the value out"
-        elif len(self._around) > _DEEPEST:
-            problem = f"values are nested deeper than {_DEEPEST}; a pipeline needs less"
-        elif self._size > _LONGEST:
-            problem = f"aliases expand to more than {_LONGEST:,} characters; use fewer aliases"
+        if any(node is outer for outer in self._parents):
+            problem = "an alias contains itself; repeat the value instead"
+        elif len(self._parents) > _MAX_DEPTH:
+            problem = f"values are nested deeper than {_MAX_DEPTH} levels"
+        elif self._size > _MAX_SIZE:
+            problem = f"aliases expand to more than {_MAX_SIZE:,} characters; use fewer aliases"
         else:
             return
         raise ConfigError(f"{self._document.file}:{node.start_mark.line + 1}: {problem}")
@@ -159,7 +159,7 @@ class _Reading:
         def variable(match: re.Match[str]) -> str:
             name = match[1]
             if name not in self._environ:
-                problem = f"${{{name}}}: the environment has no variable {name}"
+                problem = f"environment variable {name} is not set"
                 raise ConfigError(self._document.error(path, problem))
             if self._environ[name]:
                 self._document.secrets.add(self._environ[name])
@@ -172,5 +172,5 @@ class _Reading:
 
 
 def _is_setting(path: Path_) -> bool:
-    """Elsewhere a name is a column, and ``token: string`` is not a secret."""
+    """True under ``options`` and ``spark``. Elsewhere names are columns, such as ``token``."""
     return "options" in path or path[:1] == ("spark",)

@@ -1,4 +1,4 @@
-"""How the joins of a pipeline share its one budget."""
+"""Divide the memory budget of a pipeline among its joins."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Grants:
 
     lookups: int
     steps: Mapping[int, int]
-    """By the step's number."""
+    """By the index of the step."""
 
 
 def grants(pipeline: Pipeline, masters: Sequence[Any]) -> Grants:
-    """Shares by table size; they sum to the pipeline's memory, or to 0 without joins."""
+    """Divide by table size; the grants add up to the pipeline's memory, or to 0 without joins."""
     count = len(pipeline.lookups)
     sizes = [sum(master.nbytes for master in masters[:count])] if count else []
     sizes += [master.nbytes for master in masters[count:]]

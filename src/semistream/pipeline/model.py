@@ -44,20 +44,20 @@ Seconds = Annotated[float, Field(ge=0)]
 
 
 class Part(BaseModel):
-    """Unknown fields are errors."""
+    """Base class of all sections; unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False, hide_input_in_errors=True)
 
 
 class Value(Part):
-    """How the value of a Kafka message becomes columns."""
+    """How to convert the value of a Kafka message to columns."""
 
     format: Literal["json", "text"] = "json"
     keep: list[Literal["key", "topic", "partition", "offset", "timestamp"]] = []
 
 
 class Source(Part):
-    """Where the stream comes from: files, Kafka, or any format that Spark can stream."""
+    """The input stream: files, Kafka, or any format that Spark can stream."""
 
     format: Text
     path: Text | None = None
@@ -81,9 +81,9 @@ class Source(Part):
     def _complete(self) -> Source:
         if self.format in ("parquet", "json", "csv", "orc", "text", "avro"):
             if self.path is None:
-                raise ValueError(f"a source of {self.format} files needs path")
+                raise ValueError(f"a source with format {self.format} needs path")
             if self.columns is None and self.format != "text":
-                raise ValueError(f"a stream of {self.format} files needs schema")
+                raise ValueError(f"a source with format {self.format} needs schema")
         if self.format == "kafka":
             if self.servers is None and "kafka.bootstrap.servers" not in self.options:
                 raise ValueError("a kafka source needs servers, such as host:9092")
@@ -91,14 +91,14 @@ class Source(Part):
             if self.topic is None and not named:
                 raise ValueError("a kafka source needs topic")
             if self.value.format == "json" and self.columns is None:
-                raise ValueError("a kafka source of json messages needs schema")
+                raise ValueError("a kafka source with json values needs schema")
         elif self.servers is not None or self.topic is not None:
-            raise ValueError(f"servers and topic belong to format kafka, not {self.format}")
+            raise ValueError(f"servers and topic are only for format kafka, not {self.format}")
         return self
 
 
 class Sql(Part):
-    """A master table that stays in its database."""
+    """A master table that is queried in its database."""
 
     url: Text
     table: OneOrMore
@@ -125,7 +125,7 @@ class Lookup(Part):
 
 
 class SurrogateKey(Part):
-    """Replace the key of one of several sources by the warehouse's own."""
+    """Replace a source system's key by the warehouse's surrogate key."""
 
     mapping: Text
     source: Text
@@ -144,7 +144,7 @@ class Duplicates(Part):
     @validates_all(mode="after")
     def _both(self) -> Duplicates:
         if (self.time is None) != (self.within is None):
-            raise ValueError("time and within belong together: a time column and an interval")
+            raise ValueError("time (a column) and within (an interval) must be given together")
         return self
 
 
@@ -156,7 +156,7 @@ class NewOnly(Part):
 
 
 class Step(Part):
-    """Exactly one of these."""
+    """One step; exactly one field is set."""
 
     compute: dict[Text, Text] | None = None
     where: Text | None = None
@@ -169,7 +169,7 @@ class Step(Part):
     @validates_all(mode="after")
     def _one(self) -> Step:
         if len(self.model_fields_set) != 1 or getattr(self, self.kind) is None:
-            raise ValueError(f"a step has exactly one of {', '.join(type(self).model_fields)}")
+            raise ValueError(f"a step needs exactly one of {', '.join(type(self).model_fields)}")
         return self
 
     @property
@@ -178,14 +178,14 @@ class Step(Part):
 
     @property
     def table(self) -> tuple[str, str] | None:
-        """The field and folder of the master table that the step joins; None without a join."""
+        """The field and folder of the step's master table; None if the step does not join."""
         if self.surrogate_key is not None:
             return "mapping", self.surrogate_key.mapping
         return None if self.new_only is None else ("master", self.new_only.master)
 
 
 class Sink(Part):
-    """The target: an exactly-once sink of semistream, or any sink of Spark."""
+    """The target: one of semistream's exactly-once sinks, or any Spark sink."""
 
     output: Literal["parquet", "delta", "postgresql", "spark"]
     path: Text | None = None
@@ -217,14 +217,14 @@ class Sink(Part):
 
 
 class DeadLetter(Part):
-    """The target of rows without a match, with the reason."""
+    """The target of unmatched rows, with the reason."""
 
     output: Literal["parquet", "delta"] = "parquet"
     path: Text
 
 
 class Pipeline(Part):
-    """The whole file."""
+    """The top level of the file."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
     source: Source
@@ -266,16 +266,16 @@ class Pipeline(Part):
             if self.sink.output == "spark":
                 raise ValueError("dead_letter needs a semistream sink, not output spark")
             if any(lookup.how != "inner" for lookup in self.lookups) or not self.lookups:
-                raise ValueError("dead_letter needs look-ups, all of them with how: inner")
+                raise ValueError("dead_letter needs at least one look-up, and how: inner in all")
             if any(step.deduplicate is not None for step in self.steps):
-                raise ValueError("dead_letter cannot be combined with deduplicate: see the docs")
+                raise ValueError("dead_letter cannot be combined with the step deduplicate")
         return self
 
 
 def load(
     file: str | os.PathLike[str], environ: Mapping[str, str] | None = None
 ) -> tuple[Pipeline, Document]:
-    """Read and validate a file. One error lists all problems, with field, value and line number."""
+    """Read and validate a file. One error lists all problems with field, value and line number."""
     document = read_document(file, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         raise ConfigError(document.error((), "a pipeline is a mapping: name, source, sink, ..."))

@@ -1,4 +1,4 @@
-"""The plan of a pipeline as text, for ``--dry-run``. Values from the environment are redacted."""
+"""Format the plan of a pipeline, for ``--dry-run``. Values from the environment are redacted."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from semistream.pipeline.grants import grants
 from semistream.pipeline.model import Pipeline
 
 
-def crossings(pipeline: Pipeline) -> int:
-    """How often rows are transferred from Spark to Python: once, if the sink also joins."""
+def transfers(pipeline: Pipeline) -> int:
+    """Count how often rows are transferred from Spark to Python: once if the sink also joins."""
     joins = bool(pipeline.lookups) + sum(step.table is not None for step in pipeline.steps)
     if pipeline.sink.output == "spark":
         return joins
@@ -19,13 +19,12 @@ def crossings(pipeline: Pipeline) -> int:
 
 
 def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
-    """The plan, one line per stage."""
+    """Return the plan, one line per stage."""
     source, sink = pipeline.source, pipeline.sink
     place = source.path or source.topic or ""
     lines = [f"pipeline {pipeline.name}", f"  source      {source.format} {place}".rstrip()]
-    for lookup, master in zip(
-        pipeline.lookups, masters, strict=False
-    ):  # followed by those of the steps
+    # Not strict: the tables of the steps follow.
+    for lookup, master in zip(pipeline.lookups, masters, strict=False):
         on = (
             lookup.on if isinstance(lookup.on, list) else [f"{s}={m}" for s, m in lookup.on.items()]
         )
@@ -46,13 +45,13 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
         f"  checkpoint  {pipeline.checkpoint}",
         f"  trigger     {pipeline.trigger}",
         f"  memory      {_memory(pipeline, masters)}",
-        f"  crossings   {crossings(pipeline)} into Python",
+        f"  transfers   {transfers(pipeline)} from Spark to Python",
     ]
     return document.redact("\n".join(lines))
 
 
 def _memory(pipeline: Pipeline, masters: list[Any]) -> str:
-    """The budget and its shares."""
+    """Format the budget and its shares."""
     granted = grants(pipeline, masters)
     parts = [f"look-ups {format_size(granted.lookups)}"] if pipeline.lookups else []
     parts += [
