@@ -73,7 +73,7 @@ def prepare(
     return file
 
 
-def ask(folder: Path, output: str) -> tuple[int, pa.Table]:
+def query_warehouse(folder: Path, output: str) -> tuple[int, pa.Table]:
     """Return the number of rows in the warehouse and the suppliers with the highest revenue."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
@@ -112,7 +112,7 @@ def run_pipeline_demo(
     on_message(plan_of(file)[3])
     run_pipeline(file, once=True, show=lambda figures: on_message(str(figures)))
     done = time.perf_counter()
-    count, answer = ask(folder, output)
+    count, answer = query_warehouse(folder, output)
     if count != tuples:
         raise InternalError(f"the warehouse has {count} rows, the stream had {tuples}")
     return PipelineResult(count, prepared - start, done - prepared, answer)
