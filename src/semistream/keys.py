@@ -1,6 +1,6 @@
 """Join keys as 64-bit codes.
 
-The joins never look at a key itself: they hash and compare one ``int64`` code per tuple.
+The joins do not access keys directly: they hash and compare one ``int64`` code per tuple.
 
 - One integer-like column (integers, booleans, dates, times, timestamps, durations, decimals
   of up to 18 digits): the code *is* the key, in key order. Such a codec is ``exact``.
@@ -64,7 +64,7 @@ class KeyCodec:
         cls, types: Sequence[pa.DataType], names: Sequence[str] | None = None
     ) -> KeyCodec:
         if not types:
-            raise SchemaError("a join needs at least one key column; none was given")
+            raise SchemaError("a join needs at least one key column")
         names = names or [f"key {i}" for i in range(len(types))]
         for kind, name in zip(types, names, strict=True):
             canonical_type(kind, name)
@@ -282,7 +282,7 @@ def _bytes_of(column: pa.Array) -> tuple[Codes, np.ndarray[Any, np.dtype[np.uint
 def _ordered_bytes(column: pa.Array, terminated: bool) -> list[bytes]:
     """Byte strings whose order is the order of the values.
 
-    Inside a composite key a text is escaped and terminated, so that no text's end can be
+    Inside a composite key a text is escaped and terminated, so that its end cannot be
     confused with the next column.
     """
     if _is_bytes(column.type):

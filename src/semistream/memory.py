@@ -69,7 +69,7 @@ def check_part(value: float | int | str, what: str) -> None:
 
 
 def divide(memory: int, sizes: list[int]) -> list[int]:
-    """Divide a budget equally, but give no table more than it can fill.
+    """Divide a budget equally among tables, but give none more than it can use.
 
     >>> divide(100, [10, 1000]), divide(100, [500, 1000])
     ([20, 80], [50, 50])
@@ -79,7 +79,7 @@ def divide(memory: int, sizes: list[int]) -> list[int]:
     while waiting:
         i = waiting.pop(0)
         equal = left // (len(waiting) + 1)
-        # A table in memory takes about twice its size on disk: rows, and the hash table on them.
+        # A table in memory takes about twice its size on disk: rows and a hash table.
         floor = min(equal, 32 << 20) if memory > 1 << 20 else 0
         shares[i] = max(floor, min(equal, 2 * sizes[i])) if waiting else left
         left -= shares[i]

@@ -12,8 +12,8 @@ from semistream.memory import format_size
 class Stats:
     """Counters of a run.
 
-    At every moment ``tuples_in == matched + unmatched + shed + waiting``: a tuple counts as
-    waiting from the moment it is pushed until all its rows have been built.
+    ``tuples_in == matched + unmatched + shed + waiting`` always holds: a tuple counts as waiting
+    from its push until all its rows have been built.
     """
 
     tuples_in: int = 0

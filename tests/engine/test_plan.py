@@ -173,7 +173,7 @@ def check_plan(run: Any) -> int:
     """Component by component; returns the bytes held."""
     memory, planned = run.memory, run.plan
     assert memory["disk buffer"] + memory["page index"] <= planned.table
-    assert memory["front stage"] <= planned.front_bytes + planned.beside
+    assert memory["front stage"] <= planned.front_bytes + planned.extra_bytes
     if planned.window is not None:
         assert memory["window"] <= planned.window.nbytes
     assert memory.total <= planned.total <= planned.budget

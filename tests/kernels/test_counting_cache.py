@@ -47,8 +47,8 @@ class Cache:
         )
         return self.free[before : self.vacant].tolist()
 
-    def pass_hand(self, steps: int) -> list[tuple[int, int]]:
-        slots, values, self.hand = counting_cache.pass_hand(self.hits, self.hand, steps)
+    def advance_hand(self, steps: int) -> list[tuple[int, int]]:
+        slots, values, self.hand = counting_cache.advance_hand(self.hits, self.hand, steps)
         return list(zip(slots.tolist(), values.tolist(), strict=True))
 
     def look_up(
@@ -123,7 +123,7 @@ def test_entries_come_count_their_hits_and_leave(seed: int) -> None:
             firsts = {e.slots[0]: e for e in model.values()}
             passed = [(cache.hand + i) % capacity for i in range(steps)]
             seen = [(slot, firsts[slot].hits) for slot in passed if slot in firsts]
-            assert cache.pass_hand(steps) == seen
+            assert cache.advance_hand(steps) == seen
             for slot, hits in seen:
                 firsts[slot].hits = hits // 2
         else:
@@ -152,8 +152,8 @@ def test_hits_stop_at_the_largest_count() -> None:
     for _ in range(9):
         cache.look_up([7] * 32, None, 0, 32, 100, False)
     assert cache.hits.tolist() == [MOST]
-    assert cache.pass_hand(1) == [(0, MOST - 1)]
-    assert cache.pass_hand(1) == [(0, (MOST - 1) // 2)]
+    assert cache.advance_hand(1) == [(0, MOST - 1)]
+    assert cache.advance_hand(1) == [(0, (MOST - 1) // 2)]
 
 
 @many
@@ -191,12 +191,12 @@ def test_absent_keys_are_remembered_in_sets_of_eight(seed: int) -> None:
     noted: set[int] = set()
     for _ in range(20):
         some = rng.sample(universe, rng.randint(0, 4))
-        absent_keys.remember(np.array(some, np.int64), table, used)
+        absent_keys.insert(np.array(some, np.int64), table, used)
         noted.update(some)
         rows = [rng.randrange(30) for _ in range(10)]
-        known = absent_keys.remembered(np.array(universe), np.array(rows, np.int64), table, used)
+        known = absent_keys.contains(np.array(universe), np.array(rows, np.int64), table, used)
         assert {universe[row] for row, k in zip(rows, known, strict=True) if k} <= noted
-        everything = absent_keys.remembered(np.array(universe), np.arange(30), table, used)
+        everything = absent_keys.contains(np.array(universe), np.arange(30), table, used)
         assert everything[[universe.index(code) for code in some[-1:]]].all()  # the newest is held
         if len(noted) <= 8:  # no set can be full
             assert set(np.array(universe)[everything].tolist()) == noted

@@ -121,10 +121,10 @@ def test_copies_of_texts_are_bounded_by_their_buffers() -> None:
     for wrong in ([0, -1, 4, 5], [0, 1, 4, 6], [0, 4, 1, 5], [0, 1, 4, 2**31 - 1]):
         offsets = np.array(wrong, np.int32)
         values, contents, sizes = plain.addresses
-        moved = plain.moved(np.full_like(values, offsets.ctypes.data), contents, sizes)
-        with pytest.raises(MasterTableError, match="does not lie in its page"):
+        moved = plain.at_addresses(np.full_like(values, offsets.ctypes.data), contents, sizes)
+        with pytest.raises(MasterTableError, match="point outside their page"):
             moved.take(places, rows)
-        with pytest.raises(MasterTableError, match="does not lie in its page"):
+        with pytest.raises(MasterTableError, match="point outside their page"):
             RowBuffer([pa.string()], 8, 16.0).add(moved, places, rows)
 
 

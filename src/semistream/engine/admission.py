@@ -1,4 +1,4 @@
-"""Admission: tuples probe the front stage, if there is one, and only misses may wait.
+"""Admission: tuples probe the front stage, if there is one, and only misses enter the window.
 
 This is the stream-probing phase of 003 (algorithm 3) and 001, the same for every join::
 
@@ -25,7 +25,7 @@ from semistream.engine.rows.layout import Rows
 from semistream.keys import Mask
 
 Add = Callable[[Slice, Rows], int]
-"""Takes rows of a slice in, in their order; returns how many found room."""
+"""Adds rows of a slice to the window, in order; returns how many fit."""
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -39,8 +39,8 @@ class Admission:
         self._output = output
         self.front: FrontStage | None = None
         self.absent: AbsentKeys | None = None
-        self.unique = False  # each key of the table has one row
-        self.full = False  # the last call ended because a miss found no room
+        self.unique = False  # master keys are unique
+        self.full = False  # the last call stopped because a miss did not fit
 
     def admit(self, vacant: int, add: Add) -> int:
         """Admit tuples of one slice, with at most ``vacant`` misses; returns the misses added."""
@@ -53,11 +53,11 @@ class Admission:
         unmatched = part.without_key(stop)
         if len(unmatched):
             misses = misses[part.valid[misses]]  # type: ignore[index]
-        known = self.absent.among(part.codes, misses) if self.absent is not None else None
+        known = self.absent.lookup(part.codes, misses) if self.absent is not None else None
         if known is not None:
             unmatched = np.sort(np.r_[unmatched, misses[known]])
             misses = misses[~known]
-        if len(unmatched) > most:  # no more rows go out at once
+        if len(unmatched) > most:  # more than one output batch
             stop = int(unmatched[most])
             unmatched = unmatched[:most]
             misses = misses[: np.searchsorted(misses, stop)]
@@ -122,6 +122,6 @@ class Admission:
 
 
 def _before(stop: int, rows: Rows, slots: Any) -> tuple[Rows, Any]:
-    """Those of these hits that are before row ``stop``."""
+    """The hits before row ``stop``."""
     count = int(np.searchsorted(rows, stop))
     return rows[:count], slots[:count]

@@ -1,4 +1,4 @@
-"""How one stream and one master table fit together: keys, output columns, ``how``."""
+"""The binding of a stream to a master table: key columns, output columns, ``how``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def key_pairs(on: On) -> dict[str, str]:
 
 
 class Binding:
-    """The master's side is checked when a run opens, the stream's when its first batch comes."""
+    """The master's side is checked when a run opens, the stream's when its first batch arrives."""
 
     def __init__(self, master: HasKey, on: On, select: Select | None, how: str) -> None:
         self.how = how
@@ -70,7 +70,7 @@ class Binding:
         self.schema: pa.Schema | None = None
 
     def _selection(self, select: Select | None) -> list[tuple[str, str | None]]:
-        """(master column, output name or None for its own) in output order."""
+        """(master column, output name or None for the same name) in output order."""
         schema = self._master_schema
         if select is None:
             return [(n, None) for n in schema.names if n not in self._same_name]
@@ -84,7 +84,7 @@ class Binding:
         return chosen
 
     def bind(self, stream: pa.Schema) -> None:
-        """Fix the stream's schema; later batches must have the same."""
+        """Set the stream's schema, which all later batches must have."""
         repeated = sorted({n for n in stream.names if stream.names.count(n) > 1})
         if repeated:
             raise SchemaError(f"the stream has more than one column {repeated[0]!r}; rename one")
@@ -107,14 +107,14 @@ class Binding:
         self.schema = pa.schema(fields)
 
     def unbind(self) -> None:
-        """The first batch was refused: the next one fixes the stream's schema."""
+        """Undo ``bind``: the first batch was rejected, and the next one sets the schema."""
         self.stream_schema = self.schema = None
 
     def check_batch(self, batch: Any) -> None:
         if not isinstance(batch, pa.RecordBatch):
             raise SchemaError(
-                f"push takes a pyarrow.RecordBatch, not {type(batch).__name__}; "
-                "a pyarrow.Table gives them with .to_batches()"
+                f"push expects a pyarrow.RecordBatch, not {type(batch).__name__}; "
+                "split a pyarrow.Table with .to_batches()"
             )
         if self.stream_schema is None:
             self.bind(batch.schema)
@@ -125,38 +125,38 @@ class Binding:
             )
 
     def check_version(self, master: HasVersion, opened: int) -> None:
-        """Refuse a version of the master table whose key or output columns have changed.
+        """Raise SchemaError for a version whose key or output columns have changed.
 
-        Columns are taken by name, so their order is free, and other columns may come and go.
+        Columns are matched by name: any order will do, and other columns may be added or removed.
         """
         changes = list(self._changes(master))
         if changes:
             raise SchemaError(
-                f"version {master.version} of the master table does not fit a run that was opened "
-                f"with version {opened}: {'; '.join(changes)}. Open the join again, or stay with "
-                f"the old version by use({opened})"
+                f"version {master.version} of the master table is incompatible with this run, "
+                f"which was opened with version {opened}: {'; '.join(changes)}. "
+                f"Open the join again, or keep the old version with use({opened})"
             )
 
     def _changes(self, master: HasKey) -> Iterator[str]:
         if master.key != self.master_key:
-            yield f"its key is {list(master.key)} and was {list(self.master_key)}"
+            yield f"its key is {list(master.key)} instead of {list(self.master_key)}"
         for name in dict.fromkeys((*self.master_key, *self.master_columns)):
             if name not in master.schema.names:
                 yield f"column {name!r} is missing"
                 continue
             was, now = self._master_schema.field(name), master.schema.field(name)
             if now.type != was.type:
-                yield f"column {name!r} is {now.type} and was {was.type}"
+                yield f"column {name!r} is {now.type} instead of {was.type}"
             elif now.nullable and not was.nullable and self.how == "inner":
-                yield f"column {name!r} may be null and could not be before"
+                yield f"column {name!r} is nullable now"
 
     def nulls(self, count: int) -> list[pa.Array]:
-        """The master's columns of tuples without a match."""
+        """Null values of the master's columns, for unmatched tuples."""
         return [pa.nulls(count, self._master_schema.field(n).type) for n in self.master_columns]
 
     @property
     def cached_columns(self) -> list[str]:
-        """What a front stage keeps: the output columns and, where codes collide, the key."""
+        """Columns that a front stage caches: output columns and, if codes are hashes, the key."""
         keys = () if self.codec.exact else self.master_key
         return [*self.master_columns, *keys]
 
@@ -185,4 +185,4 @@ def _difference(first: pa.Schema, other: pa.Schema) -> str:
         for n in first.names
         if not other.field(n).equals(first.field(n))
     ]
-    return ", ".join(changed) or f"columns come as {other.names} instead of {first.names}"
+    return ", ".join(changed) or f"column order is {other.names} instead of {first.names}"

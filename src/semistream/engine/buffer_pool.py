@@ -1,4 +1,4 @@
-"""A buffer pool: some pages in memory, replaced in the order of their last use (LRU)."""
+"""A buffer pool: pages in memory with least-recently-used (LRU) replacement."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from semistream.engine.shape import TableShape
 from semistream.keys import Codes, Mask
 from semistream.master.pages import PageReader, PageSource
 
-PAGE_BYTES = 4  # the frame of a page
+PAGE_BYTES = 4  # per page of the table: its frame number
 _FRAME_OVERHEAD = 1024  # links, stamp, and the Python objects around a page
-_ROW_SCRATCH = 16  # a row's code, and its place in code order
+_ROW_SCRATCH = 16  # per row: its code, and its position in code order
 
 
 def frame_bytes(table: TableShape) -> int:
@@ -36,7 +36,7 @@ class Frame:
         self._order: Any = None
 
     def find(self, codes: Codes) -> tuple[Any, Any]:
-        """For each code the positions of its rows, from and to, in code order."""
+        """For each code, the start and end of its rows in code order."""
         assert self.codes is not None
         if self._order is None and not self._sorted:
             self._order = np.argsort(self.codes, kind="stable")
@@ -52,7 +52,7 @@ class Frame:
 
 
 class BufferPool:
-    """Pages by number, and the rows of keys in them."""
+    """Maps page numbers to frames, and finds keys in their pages."""
 
     def __init__(
         self, context: Context, source: PageSource, table: TableShape, frames: int
@@ -87,9 +87,9 @@ class BufferPool:
             frame.reader.close()
 
     def fetch(self, pages: Any) -> Any:
-        """Bring pages into the pool; returns the frame of each, as far as they fit together.
+        """Read pages into the pool; returns the frames of as many as fit together.
 
-        The pool is walked request by request, exactly as one look-up after the other would.
+        Requests are processed in order, with the same reads and evictions as single look-ups.
         """
         self._wave += 1
         frames = np.empty(len(pages), np.int32)
@@ -112,7 +112,7 @@ class BufferPool:
             try:
                 self._load(place, int(pages[request]))
             except BaseException:
-                self._unplan(frames[todo[done:]])
+                self._cancel(frames[todo[done:]])
                 raise
         return frames[:planned]
 
@@ -129,8 +129,8 @@ class BufferPool:
         if not self._exact:
             self._keys.put(place, [page.column(n) for n in binding.master_key])
 
-    def _unplan(self, frames: Any) -> None:
-        """These frames' reads did not happen: they hold nothing."""
+    def _cancel(self, frames: Any) -> None:
+        """Mark frames as empty whose planned reads did not happen."""
         self._frame_of[self._page_in[frames]] = -1
         self._page_in[frames] = -1
         self._stamp[frames] = 0
@@ -143,7 +143,7 @@ class BufferPool:
         self._keys.drop(place)
 
     def find(self, frames: Any, codes: Codes) -> tuple[Any, Any]:
-        """For each code the positions of its rows in its frame's page, from and to."""
+        """For each code, the start and end of its rows in its frame's page."""
         low, high = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
         if self._exact:
             kernels.pages.find(self._code_addresses, self._sizes, frames, codes, low, high)
@@ -164,5 +164,5 @@ class BufferPool:
         return rows
 
     def same_keys(self, keys: list[pa.Array], frames: Any, rows: Any) -> Mask:
-        """Codes were equal; which of these keys are those of their rows?"""
+        """Whether each key, not only its code, equals the key of its page row."""
         return self._context.binding.codec.same(keys, self._keys.take(frames, rows))

@@ -1,4 +1,4 @@
-"""What all parts of one run share. A part that connects others is given these besides."""
+"""State shared by the parts of one run. A part that connects others is also given those."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The disk buffer: pages of one version of the table that were just read, and what reading cost.
+"""The disk buffer: the pages that were read last, and the read counters.
 
 A *partition* is a range of pages. It is scanned in buffer-sized reads; a :class:`Scan` is the
-cursor (partition, page, row, tuple), so that it can stop after any output batch or failed read.
+cursor (partition, page, row, tuple), so that a scan can resume after any output batch or failed
+read.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Read = TypeVar("Read")
 
 
 class DiskBuffer:
-    """A reader of some pages at once, and the counters that go with it."""
+    """Reads up to ``pages`` pages at a time, and updates the read counters."""
 
     def __init__(self, context: Context, source: PageSource, pages: int) -> None:
         self._context = context
@@ -63,7 +64,7 @@ def count_read(
     before: int,
     read: Callable[[], Read],
 ) -> Read:
-    """Wait for a read and count it; ``before`` is what the reader had read before it."""
+    """Run a read and count it; ``before`` is the reader's ``bytes_read`` before it started."""
     started = context.clock()
     pages = read()
     nbytes = reader.bytes_read - before
@@ -74,7 +75,7 @@ def count_read(
 
 
 class Scan:
-    """Where a run is in a partition: pages ``next`` to ``last`` are still to be read.
+    """The position in a partition: pages ``next`` to ``last`` are still to be read.
 
     The pages in the disk buffer are probed together, as one run of rows. ``Scan(0, -1)`` is a
     partition without pages.
@@ -87,7 +88,7 @@ class Scan:
         self.next = first
         self.last = last
         self.first = first  # number of the first page in the buffer
-        self.pages: list[pa.RecordBatch] = []  # in the buffer, not yet probed to the end
+        self.pages: list[pa.RecordBatch] = []  # in the buffer, not fully probed
         self.codes: Codes = np.zeros(0, np.int64)
         self.valid: Mask | None = None
         self.counts: Any = None  # tuples that each row met
@@ -98,7 +99,7 @@ class Scan:
         return not self.pages and self.next > self.last
 
     def fill(self, pages: list[pa.RecordBatch], binding: Binding) -> None:
-        """Take pages that have come into the buffer."""
+        """Start with pages that were read into the buffer."""
         self.pages = pages
         self.starts = np.cumsum([0] + [page.num_rows for page in pages])
         self.codes, self.valid = codes_of(pages, binding)
@@ -111,7 +112,7 @@ class Scan:
         return self.columns(names).take(*self.places(rows))
 
     def places(self, rows: Any) -> tuple[Any, Any]:
-        """The page of each of these rows of the buffer, and its row there."""
+        """The page of each of these buffer rows, and the row within that page."""
         pages = np.searchsorted(self.starts, rows, side="right") - 1
         return pages, rows - self.starts[pages]
 
@@ -129,7 +130,7 @@ class Scan:
 
 
 def codes_of(pages: list[pa.RecordBatch], binding: Binding) -> tuple[Codes, Mask | None]:
-    """The codes of all rows of these pages, and which have a key at all."""
+    """The codes of all rows of these pages, and the mask of non-null keys (None: all)."""
     parts = [binding.master_codes(page) for page in pages]
     if len(parts) == 1:
         return parts[0]

@@ -1,4 +1,4 @@
-"""A policy that adds something to another one, and leaves the rest to it."""
+"""A policy that wraps and extends another one."""
 
 from __future__ import annotations
 
@@ -12,65 +12,65 @@ from semistream.master.pages import PageSource
 
 
 class Extension(Policy):
-    """Forwards everything to the policy inside. Subclasses override what they add."""
+    """Forwards everything to the inner policy. Subclasses override what they change."""
 
-    def __init__(self, inside: Policy) -> None:
-        self.inside = inside
-        self.join = inside.join
-        self.context = inside.context
-        self.intake = inside.intake
-        self.output = inside.output
-        self.admission = inside.admission
+    def __init__(self, inner: Policy) -> None:
+        self.inner = inner
+        self.join = inner.join
+        self.context = inner.context
+        self.intake = inner.intake
+        self.output = inner.output
+        self.admission = inner.admission
 
     @property
     def full(self) -> bool:  # type: ignore[override]
-        return self.inside.full
+        return self.inner.full
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
-        self.inside.attach(source, table, plan)
+        self.inner.attach(source, table, plan)
 
     def detach(self) -> None:
-        self.inside.detach()
+        self.inner.detach()
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
-        return self.inside.plan(table, stream)
+        return self.inner.plan(table, stream)
 
     def allocate(self, plan: MemoryPlan) -> None:
-        self.inside.allocate(plan)
+        self.inner.allocate(plan)
 
     def check_batch(self, batch: pa.RecordBatch) -> None:
-        self.inside.check_batch(batch)
+        self.inner.check_batch(batch)
 
     def take_in(self) -> None:
-        self.inside.take_in()
+        self.inner.take_in()
 
     def begin(self) -> None:
-        self.inside.begin()
+        self.inner.begin()
 
     def resume(self) -> None:
-        self.inside.resume()
+        self.inner.resume()
 
     def hand_over(self) -> None:
-        self.inside.hand_over()
+        self.inner.hand_over()
 
     @property
     def busy(self) -> bool:
-        return self.inside.busy
+        return self.inner.busy
 
     @property
     def held(self) -> int:
-        return self.inside.held
+        return self.inner.held
 
     @property
     def front(self) -> FrontStage | None:
-        return self.inside.front
+        return self.inner.front
 
     def memory(self) -> dict[str, int]:
-        return self.inside.memory()
+        return self.inner.memory()
 
     @property
     def longest_wait(self) -> int | None:
-        return self.inside.longest_wait
+        return self.inner.longest_wait
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
-        return self.inside.outgrown(plan, new)
+        return self.inner.outgrown(plan, new)

@@ -1,4 +1,4 @@
-"""Intake: batches that were pushed and are not fully taken in yet, in slices with their codes."""
+"""Intake: the queue of pushed batches that are not fully admitted yet, read in slices."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from semistream.engine.window.tuple_layout import TupleLayout
 
 
 class Slice:
-    """The part of a batch that is being taken in, with its codes."""
+    """The part of a batch that is being admitted, with its key codes."""
 
     def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
         self.batch = batch
         self.codes, self.valid = context.binding.stream_codes(batch)
         self.columns = layout.columns(batch)
         self.position = 0
-        self.is_observed = False  # by a join that counts the head of the stream
+        self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
         self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
 
@@ -36,7 +36,7 @@ class Slice:
         return columns if rows is None else [column.take(pa.array(rows)) for column in columns]
 
     def without_key(self, stop: int) -> Rows:
-        """Rows up to ``stop`` whose key is null."""
+        """Rows before ``stop`` whose key is null."""
         if self.valid is None:
             return np.zeros(0, np.int64)
         return self.position + np.flatnonzero(~self.valid[self.position : stop])
@@ -50,13 +50,13 @@ class _Pushed:
 
 
 class Intake:
-    """A queue of pushed batches. Each must meet the version that it was pushed under."""
+    """A queue of pushed batches, each with the table version that it must be joined with."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._batches: deque[_Pushed] = deque()
         self._slice: Slice | None = None
-        self.layout: TupleLayout | None = None  # of the stream, once a batch has been seen
+        self.layout: TupleLayout | None = None  # None before the first batch
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -65,19 +65,19 @@ class Intake:
         self._batches.append(_Pushed(batch, version))
 
     def redirect(self, old: int, new: int) -> None:
-        """Batches that were pushed under one version must meet another instead."""
+        """Join batches that were queued for version ``old`` with version ``new`` instead."""
         for pushed in self._batches:
             if pushed.version == old:
                 pushed.version = new
 
     @property
     def version(self) -> int:
-        """The version that the next tuple must meet."""
+        """The table version that the next tuple must be joined with."""
         return self._batches[0].version
 
     @property
     def left(self) -> int:
-        """Tuples of the first batch that are not taken in yet."""
+        """Tuples of the first batch that are not admitted yet."""
         return self._batches[0].batch.num_rows - self._batches[0].taken if self._batches else 0
 
     def slice(self) -> Slice:
@@ -97,7 +97,7 @@ class Intake:
         return True
 
     def consume(self, stop: int) -> None:
-        """Tuples of the slice before ``stop`` are taken in."""
+        """Mark the slice's tuples before ``stop`` as admitted."""
         part, first = self._slice, self._batches[0]
         assert part is not None
         first.taken += stop - part.position

@@ -1,4 +1,4 @@
-"""Output: rows that are ready, and how many may be built at once."""
+"""Output: finished batches, and how many rows may be built at once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semistream.engine.context import Context
 
 
 class Output:
-    """Batches on their way to the caller.
+    """The queue of finished output batches.
 
     ``most_rows`` is how many output rows may be built at once: it follows from the bytes that
     the plan gives to output and from the widest row seen so far.
@@ -28,12 +28,12 @@ class Output:
         self._planned_rows = 1
 
     def allocate(self, nbytes: int, rows: int, row_bytes: int) -> None:
-        """Rows may take these bytes; buffers elsewhere have room for so many rows."""
+        """Set the byte budget of output rows, and ``rows``, the capacity of the row buffers."""
         self._planned_bytes, self._planned_rows = nbytes, rows
         self.set_row_bytes(row_bytes)
 
     def set_row_bytes(self, row_bytes: int) -> None:
-        """The widest row has changed: rows exist twice for a moment, in buffers and in a batch."""
+        """Adapt ``most_rows`` to the widest row. Rows briefly exist twice: buffers and batch."""
         fit = self._planned_bytes // (2 * row_bytes)
         self.most_rows = max(1, min(self._planned_rows, fit))
 
@@ -57,11 +57,11 @@ class Output:
         return self._binding.how in ("left", "left_anti")
 
     def emit_unmatched(self, stream: Sequence[pa.Array], count: int) -> None:
-        """Tuples that match nothing, if ``how`` keeps them."""
+        """Emit unmatched tuples, if ``how`` keeps them."""
         if count and self.wants_unmatched:
             self.emit(stream, self._binding.nulls(count))
 
     def emit_unmatched_rows(self, batch: pa.RecordBatch, rows: Any) -> None:
-        """The same for rows of a batch that never entered the window."""
+        """The same for tuples that never entered the window."""
         if len(rows) and self.wants_unmatched:
             self.emit_unmatched(batch.take(pa.array(rows)).columns, len(rows))

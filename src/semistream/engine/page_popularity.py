@@ -1,4 +1,4 @@
-"""Which pages of the master a stream asks for most."""
+"""Counts which pages of the master a stream needs most."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def hot_key_columns(keys: Any) -> Any:
 
 
 class PagePopularity:
-    """Counts keys per page, from a sample that was given or from the head of the stream.
+    """Counts keys per page, from a given sample or from the head of the stream.
 
-    ``is_decided`` from the moment when enough keys were counted until ``done``.
+    ``is_decided`` is True from when enough keys were counted until ``done`` is called.
     """
 
     def __init__(self, source: PageSource, hot_keys: pa.Table | None, observe: int) -> None:
@@ -50,9 +50,9 @@ class PagePopularity:
             self.is_decided = True
 
     def observe(self, binding: Binding, part: Slice) -> None:
-        """Count a slice of the stream's head, when it is about to be taken in.
+        """Count a slice of the stream's head before it is admitted.
 
-        A slice that finds the window full comes again; it counts once.
+        A slice that did not fit into the window is passed again, but counted once.
         """
         if self._left <= 0 or part.position or part.is_observed:
             return
@@ -70,7 +70,7 @@ class PagePopularity:
         self._counts += np.bincount(low, minlength=len(self._counts))
 
     def ranking(self) -> list[int]:
-        """Pages by falling popularity, without those that cut a key or that no key falls on."""
+        """Pages by descending popularity, without unused ones and those that split a key."""
         index = self._source.index
         assert index is not None
         cut = index.continues.copy()

@@ -1,8 +1,8 @@
-"""How a budget is divided: pure functions of the join, the table's shape and the stream's.
+"""Memory planning: pure functions of the join, the table's shape and the stream's shape.
 
-What cannot be done without comes first (index, disk buffer, room for two output rows, one tuple):
-its sum is the smallest budget that works, and an error names it. What is spare goes to larger
-output batches, to the parts that were asked for, and to the window.
+The required parts come first (index, disk buffer, two output rows, one tuple): their sum is the
+smallest budget that works, which errors include. Spare memory goes to larger output batches, to
+the configured optional parts, and to the window.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Part = float | int | str
 
 _PAIR_BYTES = 32  # scratch per output row: page row, slot, and their gathers
 _ROW_SCRATCH = 17  # per row of a page that is being probed: code, count, validity
-_UNSEEN_TUPLE = 512  # room for a stream tuple before one has been seen
+_UNSEEN_TUPLE = 512  # assumed bytes of a stream tuple before the first batch
 _UNSEEN_WINDOW = 1024
 
 
 class Planned(Protocol):
-    """What planning asks of a join."""
+    """The part of a join that planning uses."""
 
     @property
     def name(self) -> str: ...
@@ -45,53 +45,60 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """Bytes by component, and what the parts are to be allocated with."""
+    """Bytes by component, and the sizes to allocate the parts with."""
 
     budget: int
-    smallest: int  # the least budget that would do
+    smallest: int  # smallest budget that works
     table: int  # index and disk buffers: what depends on the table alone
     buffer_pages: int
     output: int
-    output_rows: int  # that are built at once
+    output_rows: int  # built at once
     front: CacheSize | None = None
     front_bytes: int = 0
     cache: str = "recorder"
     window: WindowSize | None = None
     pinned_bytes: int = 0
-    beside: int = 0  # parts that only one algorithm has, and that depend on the stream
+    extra_bytes: int = 0  # parts that only one algorithm has, and that depend on the stream
 
     @property
     def total(self) -> int:
         window = self.window.nbytes if self.window else 0
-        parts = self.table, self.output, self.front_bytes, window, self.pinned_bytes, self.beside
+        parts = (
+            self.table,
+            self.output,
+            self.front_bytes,
+            window,
+            self.pinned_bytes,
+            self.extra_bytes,
+        )
         return sum(parts)
 
 
 def plan_memory(
     join: Planned, table: TableShape, stream: StreamShape, settings: Settings = DEFAULTS
 ) -> MemoryPlan:
-    """Divide the join's budget; BudgetError if it is too small, naming the smallest that does."""
+    """Divide the join's budget; raises BudgetError with the smallest budget that works."""
     return within_budget(join, lambda join: join.plan(table, stream, settings))
 
 
 class TooSmallError(BudgetError):
-    """A plan does not fit; with the budget that it would have needed."""
+    """The plan does not fit; ``smallest`` is the budget that it needs."""
 
     smallest = 0
 
 
 def within_budget(join: Any, plan: Callable[[Any], MemoryPlan]) -> MemoryPlan:
-    """``plan(join)``; if the budget is too small, the error names the smallest that is not."""
+    """``plan(join)``; raises BudgetError with the smallest budget that works."""
     try:
         return plan(join)
     except TooSmallError as error:
         wanted = error.smallest
-    raise refusal(join, _smallest(join, plan, parse_size(join.memory), wanted))
+    raise budget_error(join, _smallest(join, plan, parse_size(join.memory), wanted))
 
 
-def _smallest(join: Any, plan: Callable[[Any], MemoryPlan], refused: int, wanted: int) -> int:
-    """The smallest budget that does. What a plan needs depends on the budget: the disk buffer is a
-    share of it. So what one plan would have needed must be tried with another."""
+def _smallest(join: Any, plan: Callable[[Any], MemoryPlan], too_small: int, wanted: int) -> int:
+    """The smallest budget that works, by binary search: what a plan needs depends on the budget
+    itself, since the disk buffer is a share of it."""
 
     def needed(memory: int) -> int:
         try:
@@ -101,18 +108,18 @@ def _smallest(join: Any, plan: Callable[[Any], MemoryPlan], refused: int, wanted
         return 0
 
     while more := needed(wanted):
-        refused, wanted = wanted, more
-    middle = wanted - 1  # as a rule, it is too small
-    while wanted - refused > 1:
+        too_small, wanted = wanted, more
+    middle = wanted - 1  # usually too small, which ends the search
+    while wanted - too_small > 1:
         if needed(middle):
-            refused = middle
+            too_small = middle
         else:
             wanted = middle
-        middle = (refused + wanted) // 2
+        middle = (too_small + wanted) // 2
     return wanted
 
 
-def refusal(join: Planned, smallest: int) -> BudgetError:
+def budget_error(join: Planned, smallest: int) -> BudgetError:
     budget = parse_size(join.memory)
     return BudgetError(
         f"memory={format_size(budget)} ({budget} bytes) cannot hold one page and "
@@ -121,18 +128,18 @@ def refusal(join: Planned, smallest: int) -> BudgetError:
 
 
 def output_row_bytes(join: Planned, table: TableShape, stream: StreamShape) -> int:
-    """Bytes that one output row can take at most, scratch included."""
+    """Maximum bytes of one output row, including scratch."""
     master = table.max_row_bytes if join.how in ("inner", "left") else 0
     return stream.widest + master + _PAIR_BYTES
 
 
 def output_rows(nbytes: int, row_bytes: int, most: int) -> int:
-    """Output rows that are built at once: their buffers exist twice for a moment."""
+    """Output rows to build at once; their buffers briefly exist twice."""
     return int(max(1, min(most, nbytes // (2 * row_bytes))))
 
 
 def page_scratch(table: TableShape, pages: int) -> int:
-    """Codes, counts and validity of the rows of so many pages that are being probed."""
+    """Bytes of the codes, counts and validity of the rows of ``pages`` probed pages."""
     return _ROW_SCRATCH * table.rows_per_page * pages
 
 
@@ -145,19 +152,19 @@ def buffer_pages(join: Planned, table: TableShape, share: int, most: int) -> int
 
 
 def least_window(kind: type[HashWindow], stream: StreamShape) -> int:
-    """Bytes of a window for one tuple: the longest of the sample, or a guess before any came."""
+    """Bytes of a window for one tuple: the widest seen, or a guess before the first batch."""
     if stream.layout is None:
         return _UNSEEN_WINDOW
     return kind.least_bytes(stream.layout) + stream.longest_heap_bytes
 
 
-def sized(part: Part | None, what: str) -> int:
-    """Bytes of a part whose size was given: it is kept to, where a fraction gives way."""
+def fixed_bytes(part: Part | None, what: str) -> int:
+    """Bytes of a part configured as a size; 0 for a fraction, which shrinks if necessary."""
     return 0 if part is None or isinstance(part, float) else parse_size(part, what)
 
 
 class Division:
-    """The first steps of every plan: the least, output, and the rest."""
+    """The common first steps of a plan: required memory, output, and the rest."""
 
     def __init__(
         self,
@@ -168,17 +175,17 @@ class Division:
         *,
         disk: int,
         least: int,
-        asked: int = 0,
+        reserved: int = 0,
     ) -> None:
         self.budget = budget = parse_size(join.memory)
         self._join, self._table = join, table
         row = output_row_bytes(join, table, stream)
         seen = row + (0 if stream.layout else _UNSEEN_TUPLE)
         self.fixed = table.index_bytes + disk
-        self.smallest = int(self.fixed + 2 * seen + least + asked + 64)
+        self.smallest = int(self.fixed + 2 * seen + least + reserved + 64)
         self.spare = budget - self.smallest
         if self.spare < 0:
-            error = TooSmallError(*refusal(join, self.smallest).args)
+            error = TooSmallError(*budget_error(join, self.smallest).args)
             error.smallest = self.smallest
             raise error
         share = max(budget // settings.output_share, min(budget // 4, settings.output_least))
@@ -188,7 +195,7 @@ class Division:
         self.rest = budget - self.fixed - self.output
 
     def part(self, part: Part, what: str) -> int:
-        """Bytes of an optional part: a fraction gives way if memory is tight."""
+        """Bytes of an optional part; a fraction shrinks if memory is tight."""
         if isinstance(part, float):
             return int(min(part * self.budget, self.spare / 2))
         return parse_size(part, what)
@@ -196,7 +203,7 @@ class Division:
     def front_stage(
         self, part: Part, cache: str, what: str = "front_stage"
     ) -> tuple[CacheSize | None, int]:
-        """The front stage's size and the bytes set apart; none if no row would fit."""
+        """The front stage's size and its bytes; (None, 0) if no row fits."""
         nbytes = self.part(part, what)
         table = self._table
         size = front_stage_size(cache, table.cached_types, nbytes, table.cached_heap_bytes)
@@ -211,7 +218,7 @@ def plan_window_join(
     *,
     window: type[HashWindow],
     pages: int,
-    beside: int = 0,
+    extra_bytes: int = 0,
     front: Part | None = None,
     cache: str = "recorder",
     pinned: Part | None = None,
@@ -219,14 +226,14 @@ def plan_window_join(
 ) -> MemoryPlan:
     """The plan of the published window joins.
 
-    ``pages`` is the disk buffer. ``beside`` are further bytes that depend on the table, such as a
+    ``pages`` is the disk buffer. ``extra_bytes`` are further bytes that depend on the table, such as a
     number per page; they count with the buffer, in ``MemoryPlan.table``. ``front`` and ``pinned``
     are parts of the budget, or None. The window gets all the rest.
     """
-    disk = table.buffer_bytes(pages) + page_scratch(table, pages) + beside
-    asked = sized(front, front_name) + sized(pinned, "pinned")
+    disk = table.buffer_bytes(pages) + page_scratch(table, pages) + extra_bytes
+    reserved = fixed_bytes(front, front_name) + fixed_bytes(pinned, "pinned")
     least = least_window(window, stream)
-    division = Division(join, table, stream, settings, disk=disk, least=least, asked=asked)
+    division = Division(join, table, stream, settings, disk=disk, least=least, reserved=reserved)
     rest, size, front_bytes, pinned_bytes = division.rest, None, 0, 0
     if stream.layout is not None:
         if front is not None:

@@ -1,8 +1,8 @@
-"""A policy: what an algorithm decides. The run's loop calls it; it works on the run's parts.
+"""A policy makes the decisions of one algorithm. The run's loop calls it.
 
-Each turn of the loop (``Run._work``) makes one of these calls, in this order of precedence::
+Each pass of the loop (``Run._work``) makes one of these calls, in this order of precedence::
 
-    policy.resume()       while ``busy``: go on with the iteration, by at most one output batch
+    policy.resume()       while ``busy``: continue the iteration, by at most one output batch
     policy.take_in()      while there is input and not ``full``: tuples from intake to window
     policy.begin()        else, if a tuple waits: an iteration; choose pages and read them
 
@@ -38,19 +38,19 @@ class Parts:
 
 
 class Policy(ABC):
-    """One algorithm at work on one run's parts.
+    """One algorithm, working on the parts of one run.
 
     ``attach`` and ``detach`` follow the versions of the table, ``allocate`` the memory plan; no
     tuple waits when they are called. Everything else happens within the loop. A page read may
-    raise anywhere in ``begin`` and ``resume``: then the next call tries it again, and no tuple
-    has left.
+    raise anywhere in ``begin`` and ``resume``: no tuple has left, and the next call
+    retries it.
 
     An iteration starts with ``context.iteration_begins()`` and ends with ``iteration_over()`` (or
     with ``context.iteration_ends()``, where the policy sets ``full`` itself). A tuple that leaves
     is counted in ``stats.matched`` or ``stats.unmatched``; admission counts those that never wait.
     """
 
-    full = False  # no tuple is taken in until an iteration has made room
+    full = False  # admit no tuple until an iteration has made room
 
     def __init__(self, join: Any, parts: Parts) -> None:
         self.join = join
@@ -61,27 +61,27 @@ class Policy(ABC):
 
     @abstractmethod
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
-        """Open a version of the table: readers, and what is kept per page."""
+        """Open a version of the table: readers and the state per page."""
 
     @abstractmethod
     def detach(self) -> None:
         """Close what ``attach`` opened."""
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
-        """How the budget is to be divided now."""
+        """Divide the budget for this table and stream."""
         return plan_memory(self.join, table, stream, self.context.settings)
 
     @property
     def wants_new_plan(self) -> bool:
-        """Whether memory should be divided anew as soon as nothing waits."""
+        """Whether to re-plan memory as soon as no tuple waits."""
         return False
 
     @abstractmethod
     def allocate(self, plan: MemoryPlan) -> None:
-        """Make the window, and what else depends on the stream, as planned."""
+        """Allocate the window and the other parts that depend on the stream, as planned."""
 
-    def check_batch(self, batch: pa.RecordBatch) -> None:  # noqa: B027, in some joins none waits
-        """Raise BudgetError for a batch with a tuple that could never wait."""
+    def check_batch(self, batch: pa.RecordBatch) -> None:  # noqa: B027, some joins have no window
+        """Raise BudgetError for a batch with a tuple that can never fit into the window."""
 
     @abstractmethod
     def take_in(self) -> None:
@@ -96,15 +96,15 @@ class Policy(ABC):
 
     @abstractmethod
     def resume(self) -> None:
-        """Go on with the iteration, by no more than one output batch."""
+        """Continue the iteration by at most one output batch."""
 
-    def hand_over(self) -> None:  # noqa: B027, most policies keep nothing back
-        """Emit what was kept back to fill an output batch."""
+    def hand_over(self) -> None:  # noqa: B027, most policies buffer nothing
+        """Emit rows that are buffered to fill an output batch."""
 
     @property
     @abstractmethod
     def busy(self) -> bool:
-        """Whether an iteration has begun and has not ended."""
+        """Whether an iteration is in progress."""
 
     @property
     @abstractmethod
@@ -120,25 +120,25 @@ class Policy(ABC):
 
     @property
     def longest_wait(self) -> int | None:
-        """Iterations that a tuple can wait at most, if there is such a bound."""
+        """Maximum number of iterations that a tuple waits; None without a fixed bound."""
         return None
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
-        """Whether a version that needs ``new`` no longer fits into what was allocated."""
+        """Whether ``new`` needs more than was allocated for ``plan``."""
         return new.table > plan.table
 
-    # -- the front stage, which any policy may have ----------------------------------------
+    # -- the front stage (optional) --------------------------------------------------------
 
     @property
     def front(self) -> FrontStage | None:
         return self.admission.front
 
     def make_front_stage(self, plan: MemoryPlan, table: TableShape) -> None:
-        """Make the front stage as planned. One that fits stays, with its rows."""
+        """Allocate the front stage as planned. An existing one that fits keeps its rows."""
         front = self.admission.front
         if front is not None and front.nbytes <= plan.front_bytes:
             return
-        self.admission.front = None  # the old one goes before the new one comes
+        self.admission.front = None  # free the old one before allocating the new one
         if plan.front is not None:
             self.admission.front = new_front_stage(
                 plan.cache, table.cached_types, plan.front, getattr(self.join, "threshold", 1)

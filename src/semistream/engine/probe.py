@@ -1,4 +1,4 @@
-"""Probing pages into a window: every row of the buffer meets every tuple that waits for its key."""
+"""Probes pages against a window: joins every row with all tuples that wait for its key."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Probe:
 
 
 def verified(context: Context, scan: Scan, window: Any, rows: Any, slots: Any) -> tuple[Any, Any]:
-    """Codes were equal; keep the pairs whose keys are, and mark their tuples."""
+    """Keep the pairs whose keys, not only their codes, are equal, and mark their tuples."""
     binding = context.binding
     master = scan.take(rows, list(binding.master_key))
     same = binding.codec.same(window.keys(slots), master)

@@ -1,10 +1,9 @@
-"""A run: one join at work. It owns the parts and turns the loop; a policy decides.
+"""A run: one open join. It owns the parts and runs the loop; a policy makes the decisions.
 
     push -> intake -> [front stage] -> window ... iterations over pages ... -> output -> caller
 
-A run works in bounded steps, and all its state lives in its parts, none in the iterators that it
-hands out: an iterator may be abandoned, or a page read may fail, and the next call goes on from
-there.
+A run works in bounded steps, and all its state is in its parts, none in the iterators that it
+returns: if an iterator is abandoned or a page read fails, the next call continues from there.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import pyarrow as pa
 from semistream.engine.binding import Binding
 from semistream.engine.context import Clock, Context
 from semistream.engine.observer import Observer
-from semistream.engine.plan import MemoryPlan, output_row_bytes, plan_memory, refusal
+from semistream.engine.plan import MemoryPlan, budget_error, output_row_bytes, plan_memory
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import longest_row
 from semistream.engine.shape import StreamShape, TableShape
@@ -28,7 +27,7 @@ from semistream.stats import MemoryUse, Stats
 
 
 class Run:
-    """One join at work. Use it as a context manager, or close it."""
+    """An open join. Use it as a context manager, or close it."""
 
     def __init__(
         self,
@@ -46,8 +45,8 @@ class Run:
         self._follow = follow
         self._wanted = source.version
         self._closed = False
-        self._unreachable: int | None = None  # a version that the run could not move to
-        self._detached = False  # a move failed, and so did the way back
+        self._failed_version: int | None = None  # a version that could not be opened
+        self._detached = False  # a switch failed, and so did reattaching
         parts = Parts(self._context)
         self._intake, self._output = parts.intake, parts.output
         self._policy = policy(join, parts)
@@ -58,13 +57,13 @@ class Run:
         self._attached = self._plan
         self._policy.attach(source, self._table, self._plan)
 
-    # -- what callers use ------------------------------------------------------------------
+    # -- public interface ------------------------------------------------------------------
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take in a batch; iterate over the result to get the rows that are ready.
+        """Push a batch; iterate over the result to get the rows that are ready.
 
-        The batch is accepted by the call itself, or refused as a whole. Work that an abandoned
-        iterator leaves undone is done by the next call.
+        The call itself accepts the batch, or raises and changes nothing. Work that an abandoned
+        iterator leaves unfinished is done by the next call.
         """
         self._check_open()
         version = self._source.newest_version() if self._follow else self._wanted
@@ -76,7 +75,7 @@ class Run:
         return self._serve(lambda: bool(self._intake) or self._policy.busy)
 
     def step(self) -> Iterator[pa.RecordBatch]:
-        """Do one iteration without new input, for a stream that pauses."""
+        """Run one iteration without new input, for a stream that pauses."""
         self._check_open()
         target = self.stats.iterations + 1
         return self._serve(
@@ -84,12 +83,12 @@ class Run:
         )
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Serve everything that still waits."""
+        """Serve all waiting tuples."""
         self._check_open()
         return self._serve(lambda: self._unfinished)
 
     def close(self) -> None:
-        """Release memory and files. Tuples that still wait are discarded: flush first."""
+        """Release memory and files. Waiting tuples are discarded: flush first."""
         if not self._closed:
             self._closed = True
             self._policy.detach()
@@ -101,16 +100,16 @@ class Run:
         self.close()
 
     def use(self, version: int) -> None:
-        """Batches pushed from now on meet this version of the master table.
+        """Join batches pushed from now on with this version of the master table.
 
-        So do batches that still wait because the run could not move to their version.
+        This includes queued batches whose version could not be opened.
         """
         self._check_open()
         self._follow = False
         self._wanted = version
-        if self._unreachable is not None:
-            self._intake.redirect(self._unreachable, version)
-        self._unreachable = None
+        if self._failed_version is not None:
+            self._intake.redirect(self._failed_version, version)
+        self._failed_version = None
 
     @property
     def stats(self) -> Stats:
@@ -123,7 +122,7 @@ class Run:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The schema of the rows that come out; None before the first push."""
+        """The schema of the output rows; None before the first push."""
         return self._context.binding.schema
 
     @property
@@ -139,7 +138,7 @@ class Run:
 
     @property
     def longest_wait(self) -> int | None:
-        """Iterations that a tuple can wait at most, where the algorithm has such a bound."""
+        """Maximum number of iterations that a tuple waits; None without a fixed bound."""
         return self._policy.longest_wait
 
     # -- the loop --------------------------------------------------------------------------
@@ -160,7 +159,7 @@ class Run:
 
     def _work(self) -> None:
         if self._detached:
-            self._return()
+            self._reattach()
         policy, intake = self._policy, self._intake
         if policy.busy:
             policy.resume()
@@ -168,7 +167,7 @@ class Run:
             if policy.held:
                 policy.begin()
             else:
-                self._move()
+                self._switch_version()
         elif intake and not policy.full:
             if policy.wants_new_plan and not policy.held:
                 policy.hand_over()
@@ -183,14 +182,14 @@ class Run:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise ConfigError("this run is closed; open the join again to go on")
+            raise ConfigError("this run is closed; open the join again")
 
     # -- memory ----------------------------------------------------------------------------
 
     def _check_batch(self, batch: pa.RecordBatch) -> None:
-        """Refuse a batch that does not fit the stream, or has a tuple that the budget cannot hold.
+        """Raise for a batch with another schema, or with a tuple that the budget cannot hold.
 
-        A refused batch changes nothing: if it was the first, the next one is the first again.
+        A rejected batch changes nothing: if it was the first, the next one sets the schema.
         """
         binding, before = self._context.binding, self._stream
         binding.check_batch(batch)
@@ -204,7 +203,7 @@ class Run:
             raise
 
     def _make_room(self, batch: pa.RecordBatch) -> None:
-        """The first batch makes a plan. Output must have room for two rows of the widest kind."""
+        """Plan at the first batch; later, check that output has room for two of the widest rows."""
         notable = self._plan.budget // 64
         widest = max(self._stream.widest, longest_row(batch, notable))
         if self._stream.layout is None:
@@ -218,7 +217,7 @@ class Run:
             row = output_row_bytes(self.join, self._table, stream)
             if 2 * row > self._plan.output:
                 smallest = max(self._plan.smallest + 4 * row, self._plan.budget + 2 * row)
-                raise refusal(self.join, smallest)
+                raise budget_error(self.join, smallest)
             self._stream = stream
             self._output.set_row_bytes(row)
 
@@ -231,32 +230,32 @@ class Run:
 
     # -- versions --------------------------------------------------------------------------
 
-    def _move(self) -> None:
-        """Go to the next batch's version. Nothing waits, so no tuple meets two versions.
+    def _switch_version(self) -> None:
+        """Switch to the next batch's version. No tuple waits, so none is joined with two versions.
 
-        The new version is checked and planned for before the old one is left. If that or
-        anything else fails, the run stays where it was and the batch goes on waiting.
+        The new version is checked and planned before the old one is detached. On any failure the
+        run stays at the old version and the batch stays queued.
         """
         old = self._source
-        self._unreachable = self._intake.version
-        new = old.at_version(self._unreachable)
+        self._failed_version = self._intake.version
+        new = old.at_version(self._failed_version)
         self._context.binding.check_version(new, old.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         plan = self._policy.plan(table, self._stream)
         self._policy.hand_over()
-        dropped = self._forget_changed(new, old.version)
+        dropped = self._invalidate_changed(new, old.version)
         self._policy.detach()
         try:
             self._attach(new, table, plan)
         except BaseException:
             self._detached = True
-            self._return()
+            self._reattach()
             raise
-        self._unreachable = None
+        self._failed_version = None
         self._context.observer.version_changed(old.version, new.version, dropped)
 
     def _attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
-        """Attach a version, and divide the memory again if what it needs has outgrown it."""
+        """Attach a version, and reallocate if it needs more memory than was allocated."""
         self._policy.attach(source, table, plan)
         before = self._source, self._table
         self._source, self._table = source, table
@@ -272,14 +271,14 @@ class Run:
             raise
         self._attached = plan
 
-    def _return(self) -> None:
-        """Attach the version that the run had; if this fails, too, the next call tries again."""
+    def _reattach(self) -> None:
+        """Attach the previous version again; if this fails, too, the next call retries."""
         self._policy.attach(self._source, self._table, self._attached)
         if self._stream.layout is not None:
             self._allocate(self._policy.plan(self._table, self._stream), self._stream)
         self._detached = False
 
-    def _forget_changed(self, new: PageSource, since: int) -> int:
+    def _invalidate_changed(self, new: PageSource, since: int) -> int:
         front = self._policy.front
         if front is None:
             return 0

@@ -1,4 +1,4 @@
-"""Shapes: what planning must know of a table and of a stream. Plain values; nothing is opened."""
+"""Shapes: the properties of a table and of a stream that planning needs. Nothing is opened."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from semistream.engine.rows.row_store import RowStore, heap_bound
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.master.pages import PageSource
 
-_SAMPLE = 1024  # tuples of the first batch that stand for the stream
+_SAMPLE = 1024  # tuples sampled from the first batch
 
 
 @dataclass(frozen=True, eq=False)
 class TableShape:
-    """A version of a master table as one join sees it.
+    """The sizes and properties of one version of a master table, for one join.
 
-    ``buffer_bytes(n)`` is what a reader of n pages at once holds; ``continues[j]`` says that some
-    key of page j may also be in page j + 1.
+    ``buffer_bytes(n)`` is the memory of a reader with n-page reads; ``continues[j]`` is True if
+    a key of page j may continue in page j + 1.
     """
 
     num_pages: int
@@ -37,7 +37,7 @@ class TableShape:
     max_row_bytes: int
     row_bytes: float
     output_types: tuple[pa.DataType, ...]  # of the master's columns in the output
-    cached_types: tuple[pa.DataType, ...]  # of what a front stage keeps
+    cached_types: tuple[pa.DataType, ...]  # of the columns that a front stage caches
     continues: np.ndarray[Any, np.dtype[np.bool_]]
     buffer_bytes: Callable[[int], int]
     direct: bool = False
@@ -72,7 +72,7 @@ class TableShape:
 
     @property
     def rows_per_page(self) -> int:
-        """At most, roughly: by the bytes of an average row."""
+        """Estimated maximum, from the size of an average row."""
         return self.max_page_bytes // max(1, int(self.row_bytes)) + 1
 
     @property
@@ -86,29 +86,29 @@ class TableShape:
 
 @dataclass(frozen=True)
 class StreamShape:
-    """The tuples of a stream, as far as they have been seen."""
+    """Layout and sizes of the stream's tuples, as observed so far."""
 
-    layout: TupleLayout | None = None  # None: no batch has been seen
+    layout: TupleLayout | None = None  # None before the first batch
     heap_bytes: float = 0.0  # of an average tuple in the window
     widest: int = 0  # upper bound on the bytes of a tuple seen
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, layout: TupleLayout) -> StreamShape:
-        """The tuples of a first batch."""
+        """The shape of a stream, estimated from its first batch."""
         sample = layout.columns(batch.slice(0, _SAMPLE))
         return cls(layout, layout.record.heap_bytes(sample))
 
     def with_widest(self, widest: int) -> StreamShape:
-        """A tuple of so many bytes may come."""
+        """The same shape, for tuples of up to ``widest`` bytes."""
         return replace(self, widest=max(widest, self.widest))
 
     @property
     def longest_heap_bytes(self) -> int:
-        """Heap bytes that any tuple of at most ``widest`` bytes needs, however they are divided
-        among its columns. An empty text takes its header, too."""
+        """Upper bound on the heap bytes of a tuple of ``widest`` bytes, for any split across
+        columns. An empty text still needs its header."""
         return 0 if self.layout is None else heap_bound(self.layout.record, self.widest)
 
 
 def tuple_heap_bytes(layout: TupleLayout, columns: Sequence[pa.Array], row: int) -> int:
-    """Heap bytes that a window needs to hold just this row."""
+    """Heap bytes that a window needs for this row alone."""
     return RowStore(layout.record, 1).bytes_for(columns, np.array([row]))

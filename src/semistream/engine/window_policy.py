@@ -1,4 +1,4 @@
-"""What the published window joins share: partitions are scanned and probed into a hash window."""
+"""Base policy of the published window joins: scan partitions and probe a hash window."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.engine.disk_buffer import DiskBuffer, Scan
 from semistream.engine.front.learner import Learner
 from semistream.engine.intake import Slice
-from semistream.engine.plan import MemoryPlan, page_scratch, refusal
+from semistream.engine.plan import MemoryPlan, budget_error, page_scratch
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.probe import Probe
 from semistream.engine.rows.layout import Rows
@@ -19,18 +19,18 @@ from semistream.engine.window.hash_window import HashWindow
 from semistream.master.pages import PageSource
 
 
-def refuse_too_large(join: Any, kind: Any, window: Any, batch: pa.RecordBatch) -> None:
-    """Refuse a batch with a tuple that would not fit even into an empty window."""
+def check_tuples_fit(join: Any, kind: Any, window: Any, batch: pa.RecordBatch) -> None:
+    """Raise BudgetError if a tuple of the batch does not fit even into an empty window."""
     layout = window.layout
     columns = layout.columns(batch)
     row = window.rows.first_too_large(columns)
     if row is not None:
         needed = kind.least_bytes(layout) + tuple_heap_bytes(layout, columns, row)
-        raise refusal(join, join.memory + 2 * needed)
+        raise budget_error(join, join.memory + 2 * needed)
 
 
 class WindowPolicy(Policy):
-    """A window of waiting tuples, a disk buffer, and possibly a front stage that learns.
+    """A window of waiting tuples, a disk buffer, and optionally a front stage.
 
     A subclass says which partition is scanned next (``begin`` sets ``scan``) and who leaves when
     (``buffer_done``, ``partition_done``). ``resume`` reads the partition one buffer at a time and
@@ -44,14 +44,14 @@ class WindowPolicy(Policy):
     """
 
     window_kind: type[HashWindow]
-    learns = True  # the front stage learns from the pages that pass
+    learns = True  # offer hot rows of scanned pages to the front stage
 
     def __init__(self, join: Any, parts: Parts) -> None:
         super().__init__(join, parts)
         self.window: Any = None
         self.scan: Scan | None = None
         self.probe: Probe | None = None
-        self._served = 0  # tuples that had left when the front stage was last aged
+        self._served = 0  # tuples served when the front stage was last aged
 
     # -- versions and memory ---------------------------------------------------------------
 
@@ -71,7 +71,7 @@ class WindowPolicy(Policy):
         assert self.intake.layout is not None
         assert plan.window is not None
         self.make_front_stage(plan, self.table)
-        self.window = self.probe = None  # the old ones go before the new ones come
+        self.window = self.probe = None  # free the old ones before allocating the new ones
         self.window = self.window_kind(self.intake.layout, plan.window)
         self.probe = Probe(self.context, self.output, self.window, plan.output_rows)
 
@@ -83,14 +83,14 @@ class WindowPolicy(Policy):
             "pending output": self.output.nbytes + (self.probe.nbytes if self.probe else 0),
         }
 
-    # -- taking in -------------------------------------------------------------------------
+    # -- admission -------------------------------------------------------------------------
 
     @property
     def held(self) -> int:
         return self.window.count if self.window is not None else 0
 
     def take_in(self) -> None:
-        """Refill the vacant slots with what has arrived."""
+        """Refill the vacant slots from the intake."""
         vacant = self.window.vacant
         self.full = not vacant
         if vacant:
@@ -105,7 +105,7 @@ class WindowPolicy(Policy):
         return int(self.window.add(part.codes, part.columns, rows))
 
     def check_batch(self, batch: pa.RecordBatch) -> None:
-        refuse_too_large(self.join, self.window_kind, self.window, batch)
+        check_tuples_fit(self.join, self.window_kind, self.window, batch)
 
     # -- scanning --------------------------------------------------------------------------
 
@@ -135,7 +135,7 @@ class WindowPolicy(Policy):
         """All pages of the partition have met every waiting tuple."""
 
     def learn(self, scan: Scan) -> None:
-        """Rows in the buffer that met enough tuples at once are offered to the front stage."""
+        """Offer rows that matched enough waiting tuples to the front stage, and age it."""
         front, stats = self.front, self.context.stats
         if front is None or not self.learns:
             return

@@ -46,7 +46,7 @@ def join(name: str, **options: Any) -> Join:
     kind = AutoJoin if name == AutoJoin.name else ALGORITHMS.get(name)
     if kind is None:
         known = ", ".join([AutoJoin.name, *ALGORITHMS])
-        raise ConfigError(f"no join is called {name!r}; choose one of {known}")
+        raise ConfigError(f"unknown join {name!r}; choose one of {known}")
     try:
         return kind(**options)
     except TypeError as error:

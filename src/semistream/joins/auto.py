@@ -1,4 +1,4 @@
-"""``auto``: the join that fits the master, chosen when it is opened; and the one way to choose."""
+"""``auto``: chooses the join for a master table when it is opened."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class AutoJoin(Join):
 
 
 def choose(using: Join, source: PageSource, how: str | None = None) -> Join:
-    """The join for this source, with this ``how``; refuses one that needs an order it lacks."""
+    """The join for this source, with this ``how``; raises if it needs a missing page index."""
     chosen = using.chosen(source.ordered) if isinstance(using, AutoJoin) else using
     chosen.check_source(source)
     return chosen if how is None else replace(chosen, how=how)

@@ -1,4 +1,4 @@
-"""A join: an immutable, picklable description. Opening it gives a run, which holds the state."""
+"""A join: an immutable, picklable description. Opening it returns a run, which holds the state."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Join(ABC):
         """Start a run against a master table (or, where order is not needed, Parquet files).
 
         ``select`` names the master columns to add, or maps them to new names. ``direct`` reads
-        around the page cache. ``follow`` moves the run to a newer version of the table at the
+        bypass the page cache. ``follow`` switches the run to a newer version of the table at the
         next push (default: yes, unless the table was opened at an explicit version).
         """
         source = open_source(master)
@@ -77,7 +77,7 @@ class Join(ABC):
         return Run(self, self.policy, source, binding, direct, follow, observer, clock)
 
     def check_source(self, source: PageSource) -> None:
-        """Refuse a source that this join cannot run on."""
+        """Raise ConfigError for a source that this join cannot run on."""
         if self.needs_order and not source.ordered:
             raise ConfigError(
                 f"{self.name} needs a page index, which plain Parquet files do not have; build a "
@@ -90,7 +90,7 @@ class Join(ABC):
 
     @abstractmethod
     def policy(self, join: Join, parts: Parts) -> Policy:
-        """The algorithm, at work on a run's parts."""
+        """The algorithm, working on a run's parts."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +100,10 @@ class CachedJoin(Join):
     Parameters
     ----------
     front_stage
-        The front stage's part of the budget: a fraction, or a size. The paper finds the best
-        near 15 % of the memory.
+        The front stage's part of the budget: a fraction, or a size. The optimum in the paper is
+        near 15 %.
     threshold
-        How many tuples must want a master row for it to be cached; it adapts.
+        How many tuples must match a master row at once for it to be cached; it adapts.
     cache
         ``recorder``, the paper's, or ``counting``, SweepJoin's.
     """
@@ -118,7 +118,7 @@ class CachedJoin(Join):
 
 
 def open_source(master: PageSource | str | os.PathLike[str]) -> PageSource:
-    """A master table, or plain Parquet files; by path, or as it is."""
+    """Open a master table, or plain Parquet files, by path; a source is returned as it is."""
     if not isinstance(master, (str, os.PathLike)):
         if not hasattr(master, "reader"):
             raise ConfigError(

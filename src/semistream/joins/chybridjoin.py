@@ -1,8 +1,8 @@
 """CHYBRIDJOIN, also called CACHEJOIN (003: Naeem, Dobbie, Lutteroth, Weber, algorithms 1 and 3).
 
 HYBRIDJOIN behind a front stage: tuples look up the hot master rows first, and only those that
-miss enter the window. When a page is probed, every row of it that meets ``threshold`` waiting
-tuples or more is put into the front stage in the place of the least frequent one.
+miss enter the window. When a page is probed, every row that matches at least ``threshold``
+waiting tuples is admitted to the front stage, evicting the least frequent one.
 
 Waiting is bounded as in HYBRIDJOIN; a tuple that hits the front stage does not wait at all.
 
@@ -15,8 +15,8 @@ Waiting is bounded as in HYBRIDJOIN; a tuple that hits the front stage does not 
 Differences from the paper
 --------------------------
 - Those of HYBRIDJOIN and of the front stage.
-- "g does not match an index value": our index knows first keys of pages, not every key, so a
-  missing key costs the read of the page where it would be.
+- "g does not match an index value": our index has the first key of each page, not every key, so an
+  absent key costs a read of the page where it would be.
 """
 
 from __future__ import annotations

@@ -1,18 +1,18 @@
 """CINLJ (003: Naeem, Dobbie, Lutteroth, Weber, section 3.3): INLJ behind a front stage.
 
 Tuples look up the hot master rows first; only those that miss go through INLJ's loop. INLJ by
-itself does not see which keys are frequent, so a *temporary buffer* remembers the keys of recent
-tuples for a while. A key that is seen ``threshold`` times within that span enters the front stage
-together with the rows that were just fetched for it.
+itself does not count keys, so a *temporary buffer* counts the keys of recent tuples. A key that is
+seen ``threshold`` times within its span is admitted to the front stage with the rows that were just
+fetched for it.
 
-Nothing waits: a tuple is served in the push that brought it.
+No tuple waits: each is served in its own push.
 
 Differences from the paper
 --------------------------
 - Those of INLJ and of the front stage.
-- Rows enter the front stage when the wave that fetched them is over.
+- Rows are admitted to the front stage after the wave that fetched them.
 - A key with rows in several pages, or with more rows than an output batch holds, is neither
-  noted in the temporary buffer nor cached.
+  counted in the temporary buffer nor cached.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class CachedIndexNestedLoopJoin(CachedJoin):
     Parameters
     ----------
     span
-        Tuples after which the temporary buffer is emptied. Default: as many as a hundredth of
-        the budget holds.
+        Tuples after which the temporary buffer is cleared. Default: as many as fit into a
+        hundredth of the budget.
     """
 
     span: int | None = None
@@ -51,7 +51,7 @@ class CachedIndexNestedLoopJoin(CachedJoin):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.span is not None and self.span < 1:
-            raise ConfigError(f"span={self.span!r}: give at least 1 tuple")
+            raise ConfigError(f"span={self.span!r}: must be at least 1")
 
     @property
     def recent_tuples(self) -> int:

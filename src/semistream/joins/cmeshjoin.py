@@ -1,7 +1,7 @@
 """CMESHJOIN (003: Naeem, Dobbie, Lutteroth, Weber): MESHJOIN behind a front stage.
 
-Tuples look up the hot master rows first; only those that miss take part in the mesh. A row
-becomes hot when the scan brings it by and it meets ``threshold`` waiting tuples or more.
+Tuples look up the hot master rows first; only those that miss enter the window. A row
+is hot if it matches at least ``threshold`` waiting tuples when the scan reads it.
 
 Waiting is bounded by one cycle, as in MESHJOIN; a tuple that hits the front stage does not wait.
 

@@ -1,7 +1,7 @@
 """HYBRIDJOIN (000: Naeem, Dobbie, Weber, IJDWM 2011, figure 5).
 
-The oldest waiting key decides which partition of the master is read next, by the index; the
-partition is probed into the whole window, and every tuple that it matches leaves at once::
+The index maps the oldest waiting key to the partition of the master that is read next; the
+partition is probed against the whole window, and every tuple that it matches leaves at once::
 
      1  w = h_S
      2  while true:
@@ -16,12 +16,12 @@ partition is probed into the whole window, and every tuple that it matches leave
     12              delete the matched tuples from H and Q         _remove_matched
     13              w = w + number of matched tuples
 
-No page is read in vain, and a popular page serves many tuples.
+Every partition is read for a waiting tuple, and a popular one serves many tuples.
 
 Waiting is bounded: each iteration serves the oldest tuple, so a tuple leaves after at most one
 iteration more than there are tuples ahead of it in the queue. A page that was probed while a tuple
 waited is not read again for it, so at most as many of these iterations read as there are
-partitions (unless absent keys fall between pages that a key runs across).
+partitions (unless absent keys fall between pages that a key spans).
 
 | in the paper | here |
 |---|---|
@@ -32,17 +32,16 @@ partitions (unless absent keys fall between pages that a key runs across).
 
 Differences from the paper
 --------------------------
-- Refill takes what has arrived. Read literally, the paper's "if w tuples are available" starves
-  a slow stream. An iteration begins when a tuple finds no vacant slot, and in ``step`` and
-  ``flush``; the paper's loop never rests.
-- A key that the master does not hold is found out when its tuple is the oldest: its page has
-  been probed and the tuple is still there. It leaves, and with it all tuples of that key. If
-  the page was probed earlier, while the tuple waited, nothing is read to find that out: all
-  tuples of which that is true leave in the same iteration, as many as an output batch holds.
-  (A page that cuts a key proves this for the oldest tuple only.)
-- A tuple whose key is null matches nothing, and leaves before it would enter the window.
-- Master keys may repeat. Equal keys lie together, so the partition is widened until it cuts no
-  key, and tuples leave when all rows of their key have been seen.
+- The window is refilled with whatever has arrived. Read literally, the paper's "if w tuples are
+  available" starves a slow stream. An iteration begins when there is no vacant slot for a tuple,
+  and in ``step`` and ``flush``; the paper's loop never idles.
+- An absent key is detected when its tuple is the oldest: its page was probed, and the tuple is
+  still there. All tuples with that key leave. If the page was probed earlier, while the tuple
+  waited, no read is needed: all such tuples leave in the same iteration, up to one output batch.
+  (If a key spans several pages, this holds for the oldest tuple only.)
+- A tuple whose key is null matches nothing, and never enters the window.
+- Master keys may repeat. Equal keys are adjacent, so the partition is widened until it splits no
+  key, and tuples leave when all rows of their key were probed.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ from semistream.master.pages import PageSource
 
 @dataclass(frozen=True, kw_only=True)
 class HybridJoin(Join):
-    """HYBRIDJOIN: read the partition that the oldest tuple needs, serve all who need it too.
+    """HYBRIDJOIN: read the partition that the oldest tuple needs, serve all tuples that match it.
 
     >>> HybridJoin(memory="50MB").name
     'hybridjoin'
@@ -97,7 +96,7 @@ def plan_hybrid(
         settings,
         window=QueueWindow,
         pages=hybrid_buffer_pages(join, table, settings),
-        beside=PAGE_BYTES * table.num_pages,
+        extra_bytes=PAGE_BYTES * table.num_pages,
         **parts,
     )
 
@@ -115,7 +114,7 @@ class Hybrid(WindowPolicy):
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
         self._head = -1  # the oldest tuple when the iteration began
-        self._cut_codes: list[int] = []  # matched keys whose rows go on in the next page
+        self._cut_codes: list[int] = []  # matched keys whose rows continue in the next page
         self.absent = AbsentTuples(self.context, self.output, table.num_pages)
 
     def memory(self) -> dict[str, int]:
@@ -144,7 +143,7 @@ class Hybrid(WindowPolicy):
         self._start(head, scan)
 
     def oldest_is_absent(self) -> None:
-        """The oldest tuple's key is known to be absent: nothing is read."""
+        """Let the oldest tuple leave without a read: its key is known to be absent."""
         self.absent.leave_head(self.window.oldest)
         self._start(self.window.oldest, Scan(0, -1))
 
@@ -162,7 +161,7 @@ class Hybrid(WindowPolicy):
         return int(low[0]), int(high[0])
 
     def _partition(self, low: int, high: int) -> tuple[int, int]:
-        """The aligned partition of these pages, widened so that it cuts no key."""
+        """The aligned partition of these pages, widened so that it splits no key."""
         pages, end = self.buffer.pages, self.table.num_pages
         first = low // pages * pages
         last = min(high // pages * pages + pages, end) - 1
@@ -208,7 +207,7 @@ class Hybrid(WindowPolicy):
             self._cut_codes = []
             self.context.stats.matched += self.window.remove(codes)
         if self.window.count and self.window.oldest == self._head:
-            self.absent.leave_head(self._head)  # its page has passed, and it is still here
+            self.absent.leave_head(self._head)  # its page was probed, and it did not match
         else:
             self.partition_over()
 

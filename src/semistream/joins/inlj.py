@@ -1,21 +1,21 @@
 """INLJ, the index nested loop join (000, 004), with its budget as a buffer pool of pages::
 
     for each tuple t of the stream:
-        find the page of t's key by the index                       _look_up
-        if it is not in the pool: read it in the place of the       BufferPool.fetch
-            least recently used one
+        find the page of t's key in the index                       _look_up
+        if it is not in the pool: read it, evicting the least       BufferPool.fetch
+            recently used page
         output t joined with the rows of its key                    _join
 
-Nothing waits: a tuple is served in the push that brought it.
+No tuple waits: each is served in its own push.
 
 Differences from the papers
 ---------------------------
 - 004 gives INL a buffer pool as large as MESHJOIN's memory, 000 none; ours is the budget.
-- Tuples are taken in waves. The pool is walked tuple by tuple, exactly as one look-up after the
-  other would, but the pages of a wave are joined page by page: the same reads in the same
-  order, fewer calls. A wave ends before a page that it still needs would be replaced.
-- Our index knows first keys of pages, so a missing key costs the read of the page where it would
-  be. A null key matches nothing and costs nothing.
+- Tuples are processed in waves. Pages are requested tuple by tuple, with the same reads and
+  evictions in the same order as single look-ups, but the tuples of a wave are joined together,
+  with fewer calls. A wave ends before it would evict a page that it still needs.
+- Our index has the first key of each page, so an absent key costs a read of the page where it
+  would be. A null key matches nothing and needs no read.
 - Master keys may repeat, also over several pages.
 """
 
@@ -30,7 +30,7 @@ import pyarrow as pa
 from semistream.engine.buffer_pool import PAGE_BYTES, BufferPool, frame_bytes
 from semistream.engine.front.recent_keys import RecentKeys
 from semistream.engine.intake import Slice
-from semistream.engine.plan import Division, MemoryPlan, Part, sized
+from semistream.engine.plan import Division, MemoryPlan, Part, fixed_bytes
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, ranges
 from semistream.engine.settings import Settings
@@ -66,11 +66,11 @@ def plan_pool(
     cache: str = "recorder",
     recent: int = 0,
 ) -> MemoryPlan:
-    """A front stage, ``recent`` bytes for CINLJ's temporary buffer, and frames with the rest."""
+    """A front stage, ``recent`` bytes for CINLJ's temporary buffer, and frames in the rest."""
     frame, pages = frame_bytes(table), PAGE_BYTES * table.num_pages
     least = pages + 2 * frame + recent
-    asked = sized(front, "front_stage")
-    division = Division(join, table, stream, settings, disk=0, least=least, asked=asked)
+    reserved = fixed_bytes(front, "front_stage")
+    division = Division(join, table, stream, settings, disk=0, least=least, reserved=reserved)
     size, front_bytes, frames = None, 0, 1
     if stream.layout is not None:
         if front is not None:
@@ -87,18 +87,18 @@ def plan_pool(
         front=size,
         front_bytes=front_bytes,
         cache=cache,
-        beside=recent if stream.layout is not None else 0,
+        extra_bytes=recent if stream.layout is not None else 0,
     )
 
 
 class LongLookUp:
-    """A tuple whose rows are too many for one output batch, or lie in several pages."""
+    """A tuple with more rows than one output batch holds, or with rows in several pages."""
 
     def __init__(self, row: int, first: int, last: int) -> None:
         self.row = row
         self.next = first
         self.last = last
-        self.rows: Any = None  # of the page in ``frame``, still to go out
+        self.rows: Any = None  # of the page in ``frame``, still to be emitted
         self.frame = -1
         self.matched = False
 
@@ -129,7 +129,7 @@ class Inlj(Policy):
         self._pool = BufferPool(self.context, self.source, self.table, plan.buffer_pages)
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
-        return True  # the pool is of the version before
+        return True  # the pool holds pages of the previous version
 
     def memory(self) -> dict[str, int]:
         seen = self.intake.layout is not None
@@ -166,7 +166,7 @@ class Inlj(Policy):
                 self.front.age(served / self._recent.span, served)
 
     def begin(self) -> None:
-        """Nothing waits, so there is never an iteration to begin."""
+        """Not needed: no tuple waits."""
 
     def _look_up(self, part: Slice, misses: Rows) -> int:
         """Serve these tuples in order; returns how many were served."""
@@ -217,7 +217,7 @@ class Inlj(Policy):
             self.output.emit(stream, pool.columns.take(pages, rows))
 
     def _leave(self, part: Slice, tuples: Rows, matched: Any) -> None:
-        """These tuples are served; those that ``how`` keeps without a match go out now."""
+        """Count these tuples as served; emit semi-join matches and unmatched tuples."""
         found, stats = int(matched.sum()), self.context.stats
         if self.context.binding.how == "left_semi" and found:
             self.output.emit(part.batch.take(pa.array(tuples[matched])).columns, [])
@@ -228,7 +228,7 @@ class Inlj(Policy):
     # -- keys with many rows ---------------------------------------------------------------
 
     def _begin_long(self, part: Slice, row: int, first: int, last: int) -> int:
-        """Serve this tuple on its own, once it is the next one. Returns 0: nothing served yet."""
+        """Start to serve this tuple alone, if it is the next one. Returns 0: none served yet."""
         if row == part.position:
             self._long = LongLookUp(row, first, last)
         return 0

@@ -12,8 +12,8 @@ A cyclic scan of the master meshes with a sliding window over the stream::
      9      for each tuple r of the b pages:
     10          output r joined with H                             Probe.advance
 
-A chunk of w tuples leaves when it has met all k = ceil(pages / b) partitions. No index, no order,
-any distribution: the rate is w tuples per partition read, whatever the keys are.
+A chunk of w tuples leaves when it was joined with all k = ceil(pages / b) partitions. No index and
+no sort order is needed, and the rate is w tuples per partition read for any distribution of keys.
 
 Waiting is bounded by one cycle: a tuple leaves after k iterations.
 
@@ -28,13 +28,13 @@ Differences from the paper
 - The queue holds chunk sizes, not pointers to tuples: tuples leave in arrival order, so their
   slots form a ring and the order needs no memory.
 - A chunk leaves at the end of its last iteration instead of at the start of the next one.
-- The pages need not divide by b: the last partition of a cycle is shorter, and a chunk still
-  meets every partition once.
+- The pages need not divide by b: the last partition of a cycle is shorter, and a chunk is
+  still joined with every partition once.
 - The paper advances only when w tuples have arrived. ``push`` does the same, as soon as one
-  more tuple comes; ``step`` and ``flush`` advance with what there is.
+  more tuple arrives; ``step`` and ``flush`` advance with what has arrived.
 - The window need not divide by k: w is rounded up, and when the window is full, the chunk that
-  is being filled is taken as it is.
-- A tuple whose key is null matches nothing, and leaves before it would enter the window.
+  is being filled is closed as it is.
+- A tuple whose key is null matches nothing, and never enters the window.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from semistream.master.pages import PageSource
 
 @dataclass(frozen=True, kw_only=True)
 class MeshJoin(Join):
-    """MESHJOIN: scan the master in a circle, join everything that waits with what comes by.
+    """MESHJOIN: scan the master cyclically, and join each partition with all waiting tuples.
 
     >>> join = MeshJoin(memory="50MB", how="left")
     >>> join.name
@@ -88,7 +88,7 @@ class Mesh(WindowPolicy):
         super().attach(source, table, plan)
         self._partition_pages = max(1, min(self._group or plan.buffer_pages, table.num_pages))
         self._partitions = max(1, -(-table.num_pages // self._partition_pages))
-        self._chunks: deque[list[int]] = deque()  # [tuples, partitions met], oldest first
+        self._chunks: deque[list[int]] = deque()  # [tuples, partitions joined], oldest first
         self._open_chunk = 0  # tuples that arrived since the last iteration
         self._next_page = 0
         self._expiring = False
@@ -110,7 +110,7 @@ class Mesh(WindowPolicy):
             self._open_chunk += self.admit(wanted)
 
     def begin(self) -> None:
-        """Line 2: read the next partition; when that worked, the open chunk joins the queue."""
+        """Line 2: read the next partition; if that succeeds, queue the open chunk."""
         self.context.iteration_begins()
         if not self.table.num_pages:
             self._expire_all()
@@ -129,7 +129,7 @@ class Mesh(WindowPolicy):
         self._open_chunk = 0
 
     def _expire_all(self) -> None:
-        """An empty master: everything that waits has met all of it."""
+        """An empty master: all waiting tuples leave unmatched."""
         self._close_chunk()
         self.scan = Scan(0, -1)
         self._expiring = True
@@ -153,12 +153,12 @@ class Mesh(WindowPolicy):
         self._expire()
 
     def _expire(self) -> None:
-        """Lines 3 to 5: remove tuples that have met every partition, one output batch at a time."""
+        """Lines 3 to 5: remove tuples joined with every partition, one output batch at a time."""
         while self._chunks and self._chunks[0][1] >= self._partitions:
             chunk = self._chunks[0]
             count = min(chunk[0], self.output.most_rows)
             if count:
-                self._let_go(count)
+                self._remove_oldest(count)
                 chunk[0] -= count
             if not chunk[0]:
                 self._chunks.popleft()
@@ -168,7 +168,7 @@ class Mesh(WindowPolicy):
         self.scan = None
         self.iteration_over()
 
-    def _let_go(self, count: int) -> None:
+    def _remove_oldest(self, count: int) -> None:
         window, stats = self.window, self.context.stats
         slots = window.oldest(count)
         absent = slots[window.state[slots] != states.MATCHED]

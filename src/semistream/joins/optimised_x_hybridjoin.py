@@ -1,6 +1,6 @@
 """Optimised X-HYBRIDJOIN (001: Naeem, Dobbie, Weber, ADC 2012, algorithm 1).
 
-X-HYBRIDJOIN whose pinned pages are a hash table H_R of their own, probed by the stream. Two
+X-HYBRIDJOIN with the pinned pages in a separate hash table H_R, which the stream probes. Two
 phases alternate::
 
      2  while true:
@@ -13,7 +13,7 @@ phases alternate::
     14      for each tuple r of it:
     15          if r is in H_S: output, delete the matched tuples
 
-Hot tuples never take a slot, and pinned rows are not probed over and over.
+Hot tuples never take a slot, and pinned rows are not probed again in every iteration.
 
 Waiting is bounded as in HYBRIDJOIN; a tuple that hits the pinned part does not wait at all.
 
@@ -25,10 +25,10 @@ Waiting is bounded as in HYBRIDJOIN; a tuple that hits the pinned part does not 
 
 Differences from the paper
 --------------------------
-- Those of HYBRIDJOIN, and the first of the front stage: hits may pass a full window.
+- Those of HYBRIDJOIN, and the first of the front stage: hits may bypass a full window.
 - Popular pages come from ``hot_keys`` or from the first tuples of the stream, as in our
   X-HYBRIDJOIN, since the master is sorted by key and not by popularity. They are loaded before
-  the batch that completes the observation is taken in, page by page while all rows fit.
+  the batch that completes the sample is admitted, page by page while all rows fit.
 - A key with more than 16 rows, or with rows in two pages, is left to the disk-probing phase.
 """
 
@@ -55,7 +55,7 @@ from semistream.master.pages import PageSource
 
 @dataclass(frozen=True, kw_only=True)
 class OptimisedXHybridJoin(XHybridJoin):
-    """Optimised X-HYBRIDJOIN: the stream probes the pinned rows before it may wait.
+    """Optimised X-HYBRIDJOIN: tuples probe the pinned rows before they may enter the window.
 
     Parameters are those of :class:`XHybridJoin`; ``pinned`` is a fifth of the budget by default.
     """
@@ -73,32 +73,32 @@ class OptimisedXHybridJoin(XHybridJoin):
 
 
 class OptimisedXHybrid(Extension):
-    inside: Hybrid
+    inner: Hybrid
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
-        self.inside.learns = False
+        self.inner.learns = False
         self._popularity = PagePopularity(source, self.join.hot_keys, self.join.observe)
         self._filled = 0  # pages whose rows are in the front stage
 
     def take_in(self) -> None:
-        """Lines 3 to 9; H_R is filled as soon as it is known with what."""
+        """Lines 3 to 9; H_R is filled as soon as the popular pages are known."""
         self._popularity.observe(self.context.binding, self.intake.slice())
         if self._popularity.is_decided:
             self._fill()
         super().take_in()
 
     def _fill(self) -> None:
-        """Load the rows of the hottest pages into the front stage, for good.
+        """Load the rows of the hottest pages into the front stage permanently.
 
-        After a failed read it goes on with the page that could not be read.
+        After a failed read, the next call resumes with the page that could not be read.
         """
-        front, inside = self.front, self.inside
+        front, inner = self.front, self.inner
         if isinstance(front, FrequencyRecorder):
             for number in self._popularity.ranking()[self._filled :]:
                 scan = Scan(number, number)
-                scan.fill(inside.buffer.read(number, 1), self.context.binding)
-                rows, sizes, first = inside.learner.whole_keys(scan, np.arange(len(scan.codes)))
+                scan.fill(inner.buffer.read(number, 1), self.context.binding)
+                rows, sizes, first = inner.learner.whole_keys(scan, np.arange(len(scan.codes)))
                 columns = [scan.pages[0].column(n) for n in self.context.binding.cached_columns]
                 if not front.fill(scan.codes[first], sizes, columns, rows):
                     break

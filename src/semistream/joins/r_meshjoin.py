@@ -1,6 +1,6 @@
 """R-MESHJOIN, "reduced" MESHJOIN, as 002 uses it as a peer.
 
-Our reading: its own paper is not at hand, and 002 and 003 say only that it divides the memory
+Our interpretation: we do not have its paper; 002 and 003 say only that it divides the memory
 differently, removes a dependency between components, and is simpler and slightly faster than
 MESHJOIN. So: MESHJOIN ties the stream chunk to the disk buffer, because a chunk enters with
 every read of b pages and the buffer must hold all b. Here the chunk is tied to a *group* of
@@ -33,7 +33,7 @@ class ReducedMeshJoin(Join):
     Parameters
     ----------
     group_pages
-        Pages that a chunk of the stream is tied to. Default: 16.
+        Pages per chunk of the stream. Default: 16.
     """
 
     group_pages: int | None = None
@@ -44,7 +44,7 @@ class ReducedMeshJoin(Join):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.group_pages is not None and self.group_pages < 1:
-            raise ConfigError(f"group_pages={self.group_pages!r}: give at least 1")
+            raise ConfigError(f"group_pages={self.group_pages!r}: must be at least 1")
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         pages = buffer_pages(self, table, settings.buffer_share, most=1)

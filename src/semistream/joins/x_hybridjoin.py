@@ -1,7 +1,7 @@
 """X-HYBRIDJOIN (002: Naeem, Dobbie, Weber, KAIS 2013, algorithm 1).
 
 HYBRIDJOIN whose disk buffer has two parts: a swappable one, as before, and a non-swappable one
-that keeps the most popular pages of the master for good::
+that permanently holds the most popular pages of the master::
 
      1  load the first partition p_1 into the non-swappable part      _pin
      3  while true:
@@ -24,12 +24,12 @@ Differences from the paper
 --------------------------
 - Those of HYBRIDJOIN.
 - The paper takes the first pages of a master sorted by popularity. Ours is sorted by key: the
-  pages to pin are those that ``hot_keys`` (a sample or a ranking) falls on most, or else those
-  that the first ``observe`` tuples of the stream do. Until then it runs as HYBRIDJOIN.
-- A batch is observed when it arrives, ahead of the tuples that are taken in, and pages are
-  pinned when the next iteration begins. The first page that does not fit is read in vain.
-- A page that cuts a key in two is not pinned. A partition that is read may contain pinned pages.
-- When the oldest tuple's page is pinned, its key is absent: no page is read to find that out.
+  pages to pin are those with the most keys of ``hot_keys`` (a sample or a ranking) or, without
+  it, of the first ``observe`` tuples of the stream. Until then it runs as HYBRIDJOIN.
+- A batch is counted when it arrives, before its tuples are admitted, and pages are pinned when
+  the next iteration begins. The first page that does not fit is read and discarded.
+- A page that splits a key is not pinned. A partition that is read may contain pinned pages.
+- When the oldest tuple's page is pinned, its key is absent: no read is needed to detect that.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class XHybridJoin(Join):
         The non-swappable part: a fraction of the budget, or a size. Default: as large as the
         swappable part, which is the paper's rule of thumb.
     hot_keys
-        Keys to find the popular pages by, most of them where the stream's are: values of one
-        key column, or an Arrow table of several. Default: the stream is observed.
+        A sample of the stream's keys, from which the popular pages are derived: values of one
+        key column, or an Arrow table of several. Default: the head of the stream.
     observe
-        How many stream tuples to observe before pinning.
+        How many stream tuples to count before pinning.
     """
 
     pinned: float | int | str | None = None
@@ -93,14 +93,14 @@ class XHybridJoin(Join):
 
 
 class XHybrid(Extension):
-    inside: Hybrid
+    inner: Hybrid
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
         self._pinned: list[pa.RecordBatch] = []
         self._pinned_numbers: set[int] = set()
         self._scan: Scan | None = None  # of the pinned pages
-        self._swappable_next = False  # they have been probed in this iteration
+        self._swappable_next = False  # the pinned pages were probed in this iteration
         self._popularity = PagePopularity(source, self.join.hot_keys, self.join.observe)
 
     def allocate(self, plan: MemoryPlan) -> None:
@@ -117,7 +117,7 @@ class XHybrid(Extension):
 
     @property
     def busy(self) -> bool:
-        return self._scan is not None or self._swappable_next or self.inside.busy
+        return self._scan is not None or self._swappable_next or self.inner.busy
 
     def begin(self) -> None:
         """Line 8, or line 15 as long as nothing is pinned."""
@@ -128,16 +128,16 @@ class XHybrid(Extension):
             self._scan = Scan(0, -1)
             self._scan.fill(list(self._pinned), self.context.binding)
         else:
-            self.inside.begin()
+            self.inner.begin()
 
     def _pin(self) -> None:
         """Line 1: copy the hottest pages that fit.
 
-        After a failed read it goes on with the page that could not be read.
+        After a failed read, the next call resumes with the page that could not be read.
         """
         room = self._pinned_bytes - sum(page.nbytes for page in self._pinned)
         for number in self._popularity.ranking()[len(self._pinned) :]:
-            page = self.inside.buffer.read(number, 1)[0]
+            page = self.inner.buffer.read(number, 1)[0]
             copy = page.take(pa.array(np.arange(page.num_rows)))
             if copy.nbytes > room:
                 break
@@ -152,11 +152,11 @@ class XHybrid(Extension):
         elif self._swappable_next:
             self._begin_swappable()
         else:
-            self.inside.resume()
+            self.inner.resume()
 
     def _resume_pinned(self, scan: Scan) -> None:
         """Lines 8 to 14."""
-        probe, window = self.inside.probe, self.inside.window
+        probe, window = self.inner.probe, self.inner.window
         assert probe is not None
         if not probe.advance(scan):
             return
@@ -166,12 +166,12 @@ class XHybrid(Extension):
         if window.count:
             self._swappable_next = True
         else:
-            self.inside.iteration_over()
+            self.inner.iteration_over()
 
     def _begin_swappable(self) -> None:
         """Lines 15 and 16."""
-        if self.inside.pages_of(self.inside.window.oldest)[0] in self._pinned_numbers:
-            self.inside.oldest_is_absent()
+        if self.inner.pages_of(self.inner.window.oldest)[0] in self._pinned_numbers:
+            self.inner.oldest_is_absent()
         else:
-            self.inside.read_for_oldest()
+            self.inner.read_for_oldest()
         self._swappable_next = False

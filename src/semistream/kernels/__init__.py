@@ -1,7 +1,7 @@
 """Compiled inner loops: pure functions on arrays, and the only place that imports numba.
 
-Each module is loaded when it is first used, as ``kernels.window.probe``: importing the package
-stays fast, and so do calls of kernels that take microseconds themselves.
+Each module is loaded on first use, as in ``kernels.window.probe``: importing the package stays
+fast, and later calls cost only an attribute look-up.
 """
 
 from importlib import import_module
@@ -14,4 +14,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != f"{__name__}.{name}":
             raise
-        raise AttributeError(f"there are no kernels {name!r}") from None
+        raise AttributeError(f"unknown kernel module {name!r}") from None

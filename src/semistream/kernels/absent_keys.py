@@ -10,8 +10,8 @@ from semistream.kernels.window import bucket_of
 
 
 @compiled
-def remember(codes, table, used):
-    """Note keys as absent, in sets of eight; a full set forgets one."""
+def insert(codes, table, used):
+    """Add absent keys; a full set overwrites one."""
     sets = len(table) >> 3
     for code in codes:
         base = bucket_of(code, sets) << 3
@@ -24,8 +24,8 @@ def remember(codes, table, used):
 
 
 @compiled
-def remembered(codes, rows, table, used):
-    """Which of the tuples ``codes[rows]`` have a key that is noted as absent."""
+def contains(codes, rows, table, used):
+    """Which of the tuples ``codes[rows]`` have a key that is known to be absent."""
     known = np.zeros(len(rows), np.bool_)
     sets = len(table) >> 3
     for i in range(len(rows)):

@@ -5,11 +5,11 @@ from semistream.kernels.compile import compiled
 
 @compiled
 def plan(pages, wave, frame_of, page_in, older, newer, stamp, frames, missing):
-    """Walk page requests in order, as one look-up after the other would.
+    """Process page requests in order, with the same evictions as single look-ups.
 
     Fills ``frames`` with the frame that serves each request and ``missing`` with the requests
-    that need a read first (the frame is theirs from then on). Stops before a request that would
-    reuse a frame already needed in this ``wave``. Returns (requests planned, reads needed).
+    that need a read (and now own their frame). Stops before a request that would evict a page
+    needed in this ``wave``. Returns (requests planned, reads needed).
     """
     sentinel = len(page_in)
     reads = 0

@@ -1,8 +1,8 @@
 """The decorator of every kernel: compiled once, cached on disk, never stale.
 
-Numba's cache looks at the time stamp of the file that a kernel stands in. A kernel that inlines
-another one from a different file would therefore go on running old machine code after that file
-has changed. Here the stamp of every kernel is the content of all kernel sources.
+Numba keys its cache by the time stamp of the file that defines a kernel. A kernel that inlines
+another one from a different file would therefore keep running stale machine code after that file
+has changed. Here the cache key of every kernel is a hash of all kernel sources.
 """
 
 from collections.abc import Callable
@@ -25,11 +25,11 @@ SOURCES = _digest()
 
 
 def compiled(function: Callable[..., Any] | None = None, *, inline: bool = False) -> Any:
-    """Compile a kernel without the interpreter's lock; ``inline`` pastes it into its callers."""
+    """Compile a kernel that releases the GIL; ``inline`` inlines it into its callers."""
     if function is None:
         return lambda f: compiled(f, inline=inline)
     if config.DISABLE_JIT:  # for debugging, and for comparisons with plain Python
         return function
     kernel = njit(cache=True, nogil=True, inline="always" if inline else "never")(function)
-    kernel._cache._cache_file._source_stamp = SOURCES  # Numba has no public name for it
+    kernel._cache._cache_file._source_stamp = SOURCES  # Numba has no public API for this
     return kernel

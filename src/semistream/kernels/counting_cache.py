@@ -1,4 +1,4 @@
-"""SweepJoin's front stage: a hash table of keys that counts its hits, and a hand that ages them.
+"""SweepJoin's front stage: a hash table of keys that counts hits, and a clock hand that ages them.
 
 An entry is a key with all its master rows, named by the slot of its first row; ``sibling`` links
 the further ones. ``hits`` is 0 for a slot that is not an entry's first, else 1 + recent hits.
@@ -10,9 +10,9 @@ from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import prefetch
 from semistream.kernels.window import bucket_of, find
 
-_BLOCK = 32  # tuples whose cache misses are waited for together
+_BLOCK = 32  # tuples whose cache lines are prefetched together
 _MOST = 255
-_OTHER = 0x2545F4914F6CDD1D  # an odd number whose products have little to do with bucket_of's
+_OTHER = 0x2545F4914F6CDD1D  # an odd multiplier, independent of bucket_of's
 
 
 @compiled
@@ -22,7 +22,7 @@ def look_up(
 ):  # fmt: skip
     """Split stream tuples from ``start`` on into hits (paired with rows) and misses.
 
-    Stops before a tuple whose pairs do not fit any more, or when ``most_misses`` are reached.
+    Stops before a tuple whose pairs no longer fit, or when ``most_misses`` are reached.
     Returns (next tuple, pairs, misses, tuples hit).
     """
     pairs, misses, found = 0, 0, 0
@@ -65,9 +65,9 @@ def look_up(
 
 
 @compiled(inline=True)
-def note(code, count, sketch):
+def add_to_sketch(code, count, sketch):
     """Add to a key's count in the sketch, if there is one; returns the new count. Each key has
-    two counters, and the smaller one is right or too large."""
+    two counters, and the smaller one is an upper bound, as in a count-min sketch."""
     if len(sketch) == 0:
         return min(count, _MOST)
     one = bucket_of(code, len(sketch))
@@ -79,19 +79,19 @@ def note(code, count, sketch):
 
 @compiled
 def count(codes, counts, sketch):
-    """:func:`note` for many keys; those with a count of zero are left at that."""
+    """:func:`add_to_sketch` for many keys; keys with a count of zero are skipped."""
     values = np.zeros(len(codes), np.int64)
     for i in range(len(codes)):
         if counts[i] > 0:
-            values[i] = note(codes[i], counts[i], sketch)
+            values[i] = add_to_sketch(codes[i], counts[i], sketch)
     return values
 
 
 @compiled
-def pass_hand(hits, hand, steps):
-    """Move the hand over ``steps`` slots: the entries there, their hits; then hits are halved.
+def advance_hand(hits, hand, steps):
+    """Advance the clock hand over ``steps`` slots, and halve the hits of the entries there.
 
-    Returns (slots, hits, the hand's new place).
+    Returns (the entries' slots, their hits before, the hand's new position).
     """
     slots = np.empty(steps, np.int32)
     values = np.empty(steps, np.int32)
@@ -108,7 +108,7 @@ def pass_hand(hits, hand, steps):
 
 @compiled
 def remove(entries, heads, chain, held, sibling, hits, free, free_count):
-    """Take entries out; their rows' slots go to the ``free`` stack. Returns its new height."""
+    """Remove entries; pushes their rows' slots to the ``free`` stack. Returns its new height."""
     for entry in entries:
         bucket = bucket_of(held[entry], len(heads))
         before, other = -1, heads[bucket]
@@ -131,7 +131,7 @@ def remove(entries, heads, chain, held, sibling, hits, free, free_count):
 def enter(
     codes, counts, frequencies, heads, chain, held, sibling, hits, free, free_count, slots
 ):  # fmt: skip
-    """Enter keys that are not held, with ``counts`` rows each, into free slots.
+    """Insert keys that are not held, with ``counts`` rows each, into free slots.
 
     Writes one slot per row and returns the stack's new height.
     """

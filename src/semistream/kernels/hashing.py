@@ -11,7 +11,7 @@ _MUL_B = np.uint64(0x94D049BB133111EB)
 
 @compiled(inline=True)
 def mix(word):
-    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): every bit in reaches every bit out."""
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014): mixes all bits."""
     word = (word ^ (word >> np.uint64(30))) * _MUL_A
     word = (word ^ (word >> np.uint64(27))) * _MUL_B
     return word ^ (word >> np.uint64(31))

@@ -1,6 +1,6 @@
-"""Machine instructions that Python has no word for.
+"""Prefetches, and loads, stores and copies at raw addresses, for use in kernels.
 
-Addresses are those of Arrow buffers whose owners the caller keeps alive.
+Addresses point into Arrow buffers, whose owners the caller keeps alive.
 """
 
 from llvmlite import ir
@@ -13,7 +13,7 @@ _BYTE = ir.IntType(8).as_pointer()
 
 @intrinsic
 def prefetch(typingctx, array, index):
-    """Ask for ``array[index]`` to be in the cache soon; a wrong guess costs nothing but time."""
+    """Prefetch ``array[index]`` into the CPU cache; a wrong index costs only time."""
     if not isinstance(array, types.Array) or array.ndim != 1:
         return None
 
@@ -30,7 +30,7 @@ def prefetch(typingctx, array, index):
 
 @intrinsic
 def prefetch_at(typingctx, address):
-    """The same for an address; it need not be one that can be read."""
+    """The same for an address, which need not be readable."""
 
     def codegen(context, builder, signature, args):
         _prefetch(builder, builder.inttoptr(args[0], _BYTE))
@@ -101,7 +101,7 @@ load_int64 = _loader(64, types.int64)
 
 @intrinsic
 def address_as_pointer(typingctx, address):
-    """An address of int64 values, for ``numba.carray``."""
+    """Cast the address of int64 values to a pointer, for ``numba.carray``."""
 
     def codegen(context, builder, signature, args):
         return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
@@ -111,7 +111,7 @@ def address_as_pointer(typingctx, address):
 
 @intrinsic
 def copy_raw(typingctx, target, source, count):
-    """``count`` bytes from one address to another; they do not overlap."""
+    """Copy ``count`` bytes from one address to another; they must not overlap."""
 
     def codegen(context, builder, signature, args):
         byte = ir.IntType(8).as_pointer()

@@ -1,4 +1,4 @@
-"""Rows out of many Arrow pages in one call: each page is known by the addresses of its buffers."""
+"""Gathers rows from many Arrow pages in one call, by the addresses of the pages' buffers."""
 
 from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
@@ -13,7 +13,7 @@ from semistream.kernels.intrinsics import (
 
 @compiled
 def gather_fixed(addresses, pages, rows, width, out):
-    """Values of ``width`` bytes: row ``rows[i]`` of page ``pages[i]``, for every i."""
+    """Gather values of ``width`` bytes: row ``rows[i]`` of page ``pages[i]``, for every i."""
     if width == 8:
         for i in range(len(rows)):
             copy_from(out, i * 8, addresses[pages[i]] + rows[i] * 8, 8)
@@ -34,9 +34,9 @@ def _offset(address, row, large):
 
 @compiled
 def measure_text(starts, sizes, pages, rows, large, offsets, total):
-    """Offsets of the gathered texts, the first one ``total``; returns the last.
+    """Write the offsets of the gathered texts, from ``total`` on; returns the last.
 
-    ``sizes`` are the bytes of the pages' contents. Returns -1 for a text that does not lie there.
+    ``sizes`` are the bytes of the pages' contents. Returns -1 if a text is outside them.
     """
     offsets[0] = total
     for i in range(len(rows)):
@@ -59,12 +59,12 @@ def gather_text(starts, contents, pages, rows, large, offsets, out):
 
 @compiled
 def append(values, texts, sizes, widths, places, rows, at, out, contents, used, room):
-    """Append rows of all columns at once, to buffers that are known by address, from row ``at``.
+    """Append rows of all columns to the buffers at addresses ``out``, from row ``at`` on.
 
     ``widths[c]`` is the bytes of a fixed value, or -4 or -8 for a text with offsets of that size;
-    ``used[c]`` of ``room[c]`` bytes of its content are taken, and ``sizes[c]`` are the bytes of
-    the pages' contents. Returns the first column whose content has no room, or -1; calling again
-    with more room does it all once more. Returns -2 for a text that does not lie in its page.
+    ``used[c]`` of ``room[c]`` bytes of its content are used, and ``sizes[c]`` are the bytes of
+    the pages' contents. Returns -1, or the first column whose content lacks room: then call it
+    again with more room. Returns -2 if a text is outside its page.
     """
     for c in range(len(widths)):
         width = widths[c]
@@ -102,7 +102,7 @@ def append(values, texts, sizes, widths, places, rows, at, out, contents, used, 
 
 @compiled
 def find(addresses, sizes, pages, codes, low, high):
-    """For each code the rows ``low[i] .. high[i] - 1`` of its page, whose codes are sorted."""
+    """Find the rows ``low[i] .. high[i] - 1`` of each code in its page, whose codes are sorted."""
     for i in range(len(codes)):
         address, code = addresses[pages[i]], codes[i]
         begin, end = 0, sizes[pages[i]]

@@ -1,7 +1,7 @@
 """The front stage's hash table and frequency recorder.
 
-An entry is a key with all its master rows; it is named by the slot of its first row, and
-``sibling`` links the further rows; -1 ends that list and the bucket chains. The frequency
+An entry is a key with all its master rows, identified by the slot of its first row; ``sibling``
+links the further rows; -1 ends that list and the bucket chains. The frequency
 recorder is one circular list of entries per frequency, newest first, linked by ``higher`` and
 ``lower``; its sentinels follow the slots. So the least frequent entry is found without a search.
 """
@@ -20,7 +20,7 @@ def look_up(
 ):  # fmt: skip
     """Split stream tuples from ``start`` on into hits (paired with rows) and misses.
 
-    Stops before a tuple whose pairs do not fit any more, or when ``most_misses`` are reached.
+    Stops before a tuple whose pairs no longer fit, or when ``most_misses`` are reached.
     Returns (next tuple, pairs, misses, tuples hit).
     """
     pairs, misses, hits = 0, 0, 0
@@ -65,7 +65,7 @@ def _rank(entry, f, higher, lower):
 
 @compiled
 def remove(entry, heads, chain, held, sibling, higher, lower, free, free_count):
-    """Take one entry out; its rows' slots go to the ``free`` stack. Returns its new height."""
+    """Remove an entry; pushes its rows' slots to the ``free`` stack. Returns its new height."""
     _unrank(entry, higher, lower)
     bucket = bucket_of(held[entry], len(heads))
     before, other = -1, heads[bucket]
@@ -98,7 +98,7 @@ def admit(
     codes, counts, frequencies, heads, chain, held, sibling, higher, lower,
     free, free_count, slots,
 ):  # fmt: skip
-    """Enter keys with ``counts`` rows each into free slots; those already held are re-ranked.
+    """Insert keys with ``counts`` rows each into free slots; re-rank those already held.
 
     Writes one slot per row (-1 for a key already held) and returns the stack's new height.
     """
@@ -151,7 +151,7 @@ def count_recent(codes, rows, table, seen, stamp, span):
     """The temporary buffer: how often each key was seen within the last ``span`` tuples.
 
     ``table`` is an open hash of codes with ``seen`` counts; ``stamp[0]`` counts tuples, and
-    the buffer is emptied when it reaches ``span``. Returns the count of each tuple's key.
+    the buffer is cleared when it reaches ``span``. Returns the count of each tuple's key.
     """
     counts = np.empty(len(rows), np.int32)
     for i in range(len(rows)):

@@ -1,8 +1,8 @@
-"""Row storage: byte strings of any length in one bounded heap, and gathers out of it.
+"""Row storage: fixed-size records, and byte strings of any length in a bounded heap.
 
-A heap entry is an 8-byte header (owner, length) and the bytes, rounded up to 8. Entries lie in
-allocation order, so that the heap is compacted in place by one walk, without sorting.
-Positions count 8-byte units; -1 is a null.
+A heap entry is an 8-byte header (owner, length) and the bytes, rounded up to 8. Entries are in
+allocation order, so one pass compacts the heap in place, without sorting. Positions count 8-byte
+units; -1 is a null.
 """
 
 from semistream.kernels.compile import compiled
@@ -18,7 +18,7 @@ from semistream.kernels.intrinsics import (
 )
 
 _UNIT = 8
-_AHEAD = 12  # rows whose cache misses are waited for together
+_AHEAD = 12  # rows to prefetch ahead
 
 
 @compiled(inline=True)
@@ -46,7 +46,7 @@ def put_fixed(sources, widths, places, rows, slots, records, size):
 
 @compiled
 def take_fixed(targets, widths, places, slots, records, size):
-    """The other way round: the records of ``slots`` into columns at the addresses ``targets``."""
+    """Copy the records of ``slots`` to columns at the addresses ``targets``."""
     for i in range(len(slots)):
         if i + _AHEAD < len(slots):
             prefetch_at(records + slots[i + _AHEAD] * size)
@@ -57,7 +57,7 @@ def take_fixed(targets, widths, places, slots, records, size):
 
 @compiled
 def pick(targets, sources, widths, rows):
-    """Values ``rows`` of columns at the addresses ``sources`` into those at ``targets``."""
+    """Copy values ``rows`` of columns at addresses ``sources`` to columns at ``targets``."""
     for c in range(len(widths)):
         target, source, width = targets[c], sources[c], widths[c]
         for i in range(len(rows)):
@@ -66,9 +66,9 @@ def pick(targets, sources, widths, rows):
 
 @compiled
 def units_needed(offsets, size, valid, rows):
-    """Heap units that these values of one column take, out of ``size`` bytes of content.
+    """Heap units that these values of a column with ``size`` bytes of content take.
 
-    -1 for a value that does not lie there.
+    Returns -1 if a value is outside the content.
     """
     total = 0
     for i in range(len(rows)):
@@ -115,7 +115,7 @@ def release(slots, headers, positions):
 
 @compiled
 def compact(heap, headers, positions, top):
-    """Slide live entries down over dead ones; returns the new top."""
+    """Move live entries down over dead ones; returns the new top."""
     columns = positions.shape[1]
     read, write = 0, 0
     while read < top:
@@ -133,7 +133,7 @@ def compact(heap, headers, positions, top):
 
 @compiled
 def measure(slots, column, headers, positions, offsets, valid):
-    """Offsets of the gathered values of one column; returns (bytes, nulls)."""
+    """Write the offsets of the gathered values of one column; returns (bytes, nulls)."""
     total, nulls = 0, 0
     offsets[0] = 0
     for i in range(len(slots)):

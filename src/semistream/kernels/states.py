@@ -1,4 +1,4 @@
-"""Constants that kernels and joins share. Apart from the kernels, so that they load no numba."""
+"""Constants shared by kernels and joins, in a module that does not import numba."""
 
 import numpy as np
 
@@ -6,4 +6,4 @@ WAITING = np.uint8(0)
 MATCHED = np.uint8(1)
 ABSENT = np.uint8(2)  # its key is not in the master table
 
-LISTS = 256  # frequencies that the front stage tells apart; those above count as the last
+LISTS = 256  # distinct frequencies in the front stage; higher ones count as the last

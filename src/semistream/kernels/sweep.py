@@ -2,25 +2,25 @@
 
     head[stretch] -> newest chunk -> next_chunk -> ... -> -1      slot = chunk * size + place
 
-A stretch is a few neighbouring pages. Its tuples lie in chunks of neighbouring slots: taking
-tuples in writes to the end of a chunk, a visit reads whole chunks, and there is one link per
-chunk instead of one per tuple. All chunks but the newest of a stretch are full.
+A stretch is a few adjacent pages. Its tuples are in chunks of adjacent slots: admission writes to
+the end of a chunk, a visit reads whole chunks, and there is one link per chunk instead of one per
+tuple. All chunks but the newest of a stretch are full.
 """
 
 import numpy as np
 from numba import carray
 
 from semistream.kernels.compile import compiled
-from semistream.kernels.counting_cache import note
+from semistream.kernels.counting_cache import add_to_sketch
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.states import MATCHED, WAITING
 
-_AHEAD = 12  # tuples whose cache misses are waited for together
+_AHEAD = 12  # tuples to prefetch ahead
 
 
 @compiled(inline=True)
 def _line(sorted_codes):
-    """(code, slope) of the straight line through the first and the last of these codes."""
+    """(first code, slope) of the line through the first and last code, to interpolate rows."""
     if len(sorted_codes) == 0:
         return 0.0, 0.0
     base = float(sorted_codes[0])
@@ -30,9 +30,9 @@ def _line(sorted_codes):
 
 @compiled(inline=True)
 def _first_row(page_codes, code, low, guess):
-    """The first row from ``low`` on whose code is not below ``code``, looked for near a guess.
+    """The first row from ``low`` on whose code is not below ``code``, by a search around a guess.
 
-    Keys are often dense, and then the guess is right and one cache line is touched.
+    Keys are often dense; then the guess is exact, and one cache line is touched.
     """
     end = len(page_codes)
     step = 1
@@ -64,10 +64,10 @@ def place(
     new_codes, rows, stretches, firsts, size, head, fill, next_chunk, free, free_count,
     codes, state, slots,
 ):  # fmt: skip
-    """Give the tuples ``new_codes[rows]`` slots, until a chunk is needed and none is free.
+    """Assign slots to the tuples ``new_codes[rows]``, until a chunk is needed and none is free.
 
-    ``stretches`` names the stretch of each, or is empty: then ``firsts``, the first code of
-    every stretch, tells. Returns (tuples placed, free chunks left).
+    ``stretches`` is the stretch of each tuple, or empty: then it is looked up in ``firsts``, the
+    first code of every stretch. Returns (tuples placed, free chunks left).
     """
     known = len(stretches) > 0
     last = len(firsts) - 1
@@ -99,7 +99,7 @@ def place(
 
 @compiled
 def collect(stretch, size, head, fill, next_chunk):
-    """The slots and the chunks of all tuples that wait for a stretch; its list is then empty."""
+    """Empty a stretch's list; returns the slots and the chunks of its tuples."""
     count = 0
     chunk = head[stretch]
     while chunk >= 0:
@@ -121,7 +121,7 @@ def collect(stretch, size, head, fill, next_chunk):
 
 @compiled
 def next_needed(begin, head):
-    """The first stretch from ``begin`` on, going round, that a tuple waits for; -1 for none."""
+    """The first stretch from ``begin`` on, wrapping around, with waiting tuples; -1: none."""
     for i in range(len(head)):
         stretch = begin + i
         if stretch >= len(head):
@@ -135,8 +135,8 @@ def next_needed(begin, head):
 def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
     """Pair tuples with the page rows of the same code, as many as fit into ``rows``.
 
-    Both ``page_codes`` and the tuples' codes are sorted. ``cursor`` (tuple, row or -1) says
-    where to go on. Matched tuples are marked. Returns the pairs written.
+    Both ``page_codes`` and the tuples' codes are sorted. ``cursor`` (tuple, row or -1) is
+    where to resume. Matched tuples are marked. Returns the pairs written.
     """
     found, end = 0, len(page_codes)
     i, resume = cursor[0], cursor[1]
@@ -169,9 +169,9 @@ def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
 
 @compiled
 def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pairs):
-    """The same where codes are hashes: ``page_codes[order]`` is sorted, the tuples are not.
+    """The same for codes that are hashes: ``page_codes[order]`` is sorted, the tuples are not.
 
-    Equal codes need not be equal keys, so nothing is marked here.
+    Equal codes do not imply equal keys, so nothing is marked here.
     """
     found, end = 0, len(page_codes)
     i, resume = cursor[0], cursor[1]
@@ -204,8 +204,8 @@ def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pai
 
 @compiled
 def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, pairs):
-    """:func:`match` for pages known by address: page ``i`` has ``sizes[i]`` sorted codes at
-    ``keys[i]``, each code in one page only. A pair also tells the place of its page.
+    """:func:`match` for pages given by address: page ``i`` has ``sizes[i]`` sorted codes at
+    ``keys[i]``, each code in one page only. ``places`` receives the page of each pair.
     """
     found = 0
     i, resume, place = cursor[0], cursor[1], cursor[2]
@@ -249,14 +249,14 @@ def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, p
 
 @compiled
 def frequent(places, rows, pairs, codes, sketch, least):
-    """Of pairs that lie side by side for each page row: the first pair and the worth of every row
-    whose worth is at least ``least``, by the front stage's sketch."""
+    """Of pairs that are grouped by page row: the first pair and the worth of every row whose worth,
+    by the front stage's sketch, is at least ``least``."""
     first = np.empty(len(rows), np.int64)
     worth = np.empty(len(rows), np.int64)
     found, begin = 0, 0
     for i in range(1, len(rows) + 1):
         if i == len(rows) or rows[i] != rows[begin] or places[i] != places[begin]:
-            value = note(codes[pairs[begin]], i - begin, sketch)
+            value = add_to_sketch(codes[pairs[begin]], i - begin, sketch)
             if value >= least:
                 first[found], worth[found] = begin, value
                 found += 1

@@ -6,8 +6,8 @@
                      oldest tuple -> ... -> newest tuple = the representative
 
 The representative is the newest tuple of its key, so its ``dup`` is the oldest one: inserting
-and expiring are both O(1) for a key that waits a million times over, and a chain holds one
-entry per distinct key. All links are slot numbers; -1 ends a list.
+and expiring are both O(1) even for a key with a million waiting tuples, and a chain has one entry
+per distinct key. All links are slot numbers; -1 ends a list.
 """
 
 import numpy as np
@@ -18,12 +18,12 @@ from semistream.kernels.states import MATCHED, WAITING
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
-_BLOCK = 32  # rows whose cache misses are waited for together
+_BLOCK = 32  # rows whose cache lines are prefetched together
 
 
 @compiled(inline=True)
 def bucket_of(code, buckets):
-    """Multiply-shift onto any number of buckets, without a division."""
+    """Multiply-shift hash to any number of buckets, without a division."""
     return np.int64((((np.uint64(code) * _GOLDEN) >> _HALF) * np.uint64(buckets)) >> _HALF)
 
 
@@ -37,7 +37,7 @@ def find(code, heads, chain, codes):
 
 @compiled
 def insert(new_codes, rows, slots, heads, chain, dup, codes, state):
-    """Give the tuples ``new_codes[rows]`` the free slots ``slots``, in arrival order."""
+    """Insert the tuples ``new_codes[rows]`` into the free slots ``slots``, in arrival order."""
     for i in range(len(rows)):
         if i + _BLOCK < len(rows):
             prefetch(heads, bucket_of(new_codes[rows[i + _BLOCK]], len(heads)))
@@ -64,7 +64,7 @@ def insert(new_codes, rows, slots, heads, chain, dup, codes, state):
 
 @compiled(inline=True)
 def _relink(bucket, before, old, new, heads, chain):
-    """In a bucket's chain, put ``new`` (or nothing, if -1) in the place of ``old``."""
+    """In a bucket's chain, replace ``old`` by ``new``, or remove it if ``new`` is -1."""
     after = chain[old]
     if new >= 0:
         chain[new] = after
@@ -77,7 +77,7 @@ def _relink(bucket, before, old, new, heads, chain):
 
 @compiled
 def expire(first, count, capacity, heads, chain, dup, codes):
-    """Remove the ``count`` oldest tuples, which lie in a ring of slots from ``first`` on."""
+    """Remove the ``count`` oldest tuples, which are in a ring of slots from ``first`` on."""
     for i in range(count):
         if i + _BLOCK < count:
             prefetch(heads, bucket_of(codes[(first + i + _BLOCK) % capacity], len(heads)))
@@ -97,8 +97,8 @@ def expire(first, count, capacity, heads, chain, dup, codes):
 def probe(page_codes, valid, cursor, mark, once, heads, chain, dup, codes, state, rows, slots):
     """Pair page rows with the waiting tuples of the same code, as many as fit into ``rows``.
 
-    ``cursor`` (row, slot or -1) says where to go on. ``mark`` sets matched tuples' state here
-    and now; ``once`` passes over tuples that are marked already. Returns the pairs written.
+    ``cursor`` (row, slot or -1) is where to resume. ``mark`` marks matched tuples at once;
+    ``once`` skips tuples that are already marked. Returns the pairs written.
     """
     found = 0
     row, resume = cursor[0], np.int32(cursor[1])
@@ -141,9 +141,9 @@ def probe(page_codes, valid, cursor, mark, once, heads, chain, dup, codes, state
 
 @compiled
 def tuples_of(code, start, heads, chain, dup, codes, slots):
-    """Slots of the tuples that wait with ``code``, oldest first; ``start`` -1 or where to go on.
+    """Slots of the waiting tuples with ``code``, oldest first, from ``start`` on (-1: the oldest).
 
-    Returns (how many, next start or -1).
+    Returns (number of slots, next start or -1).
     """
     newest = find(code, heads, chain, codes)
     if newest < 0:
@@ -164,8 +164,8 @@ def tuples_of(code, start, heads, chain, dup, codes, slots):
 def settle(done_codes, heads, chain, dup, codes, state, older, newer, free, free_count):
     """Remove every tuple with one of these codes whose state is no longer WAITING.
 
-    Slots go to the ``free`` stack, nodes leave the doubly linked queue. Tuples that only share
-    a code with a settled key stay. Returns the new height of the stack.
+    Pushes slots to the ``free`` stack and unlinks them from the queue. Waiting tuples with the
+    same code but another key stay. Returns the new height of the stack.
     """
     for i in range(len(done_codes)):
         if i + _BLOCK < len(done_codes):
@@ -216,9 +216,9 @@ def enqueue(slots, older, newer):
 
 @compiled
 def proven(firsts, continues, probed, born, codes, newer, span, slots):
-    """Of the ``span`` oldest tuples, those whose page was probed after they came.
+    """Of the ``span`` oldest tuples, those whose page was probed after they arrived.
 
-    They met all rows that could match, and are still here. Returns how many were found.
+    No row that could match them did: their keys are absent. Returns how many were found.
     """
     sentinel = len(newer) - 1
     slot = newer[sentinel]
@@ -244,6 +244,6 @@ def proven(firsts, continues, probed, born, codes, newer, span, slots):
 
 @compiled
 def count_pairs(rows, counts):
-    """How many pairs each page row has: the frequency f of the papers."""
+    """Count the pairs of each page row: the frequency f of the papers."""
     for i in range(len(rows)):
         counts[rows[i]] += 1

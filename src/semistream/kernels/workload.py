@@ -1,9 +1,9 @@
 """Compiled generators for :mod:`semistream.workload`.
 
-Every value is a function of (seed key, tuple index) and nothing else, so a stream can be
-entered anywhere and replayed exactly. The logarithm and the exponential are written out in
-plain IEEE double arithmetic instead of being taken from the platform's C library, whose last
-bit differs between machines: the same seed gives the same bytes everywhere.
+Every value is a function of (seed key, tuple index) and nothing else, so a stream can
+start at any position and be replayed exactly. The logarithm and the exponential are implemented
+in plain IEEE double arithmetic instead of the platform's C library, whose last bit differs between
+machines: the same seed gives the same bytes everywhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def mix64(z: Any) -> Any:
 
 @compiled(inline=True)
 def tuple_state(key: Any, index: Any) -> Any:
-    """The random state of one tuple: splitmix64 entered at position ``index``."""
+    """The random state of one tuple: splitmix64 at position ``index``."""
     return mix64(key + (np.uint64(index) + _U1) * GOLDEN)
 
 
@@ -146,7 +146,7 @@ def zipf_exact(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -> N
         return
     low = integral(1.5, exponent) - 1.0
     high = integral(domain + 0.5, exponent)
-    # Points this close to their rank are inside its bar without further ado.
+    # Points this close to their rank are always inside its bar.
     safe = 2.0 - inverse_integral(integral(2.5, exponent) - _exp(-exponent * log(2.0)), exponent)
     for i in range(out.size):
         state = tuple_state(key, offset + i)
@@ -168,7 +168,7 @@ def zipf_exact(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -> N
 
 @compiled
 def zipf_integral(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -> None:
-    """Fill ``out`` by the papers' method: the integral stands in for the sum of frequencies."""
+    """Fill ``out`` by the papers' method: the integral approximates the sum of frequencies."""
     high = integral(domain + 1.0, exponent)
     for i in range(out.size):
         rank = np.int64(inverse_integral(unit(tuple_state(key, offset + i)) * high, exponent))
@@ -177,12 +177,12 @@ def zipf_integral(out: Any, key: Any, offset: Any, domain: Any, exponent: Any) -
 
 @compiled
 def scatter_ranks(ranks: Any, out: Any, key: Any, domain: Any) -> None:
-    """Send every rank in 1..domain through a keyed bijection on 1..domain.
+    """Map every rank in 1..domain by a keyed bijection on 1..domain.
 
     Multiplying by an odd number, adding, and folding the upper half onto the lower half are
     each invertible on words of any width, so four keyed rounds of them permute the smallest
-    power of two that holds the domain; values that land outside walk on until they are inside
-    (cycle walking, Black and Rogaway 2002: fewer than two steps on average).
+    power of two that holds the domain; values outside the domain are permuted again until they are
+    inside (cycle walking, Black and Rogaway 2002: fewer than two steps on average).
     """
     bits = np.uint64(1)
     while (_U1 << bits) < np.uint64(domain):

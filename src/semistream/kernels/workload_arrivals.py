@@ -32,7 +32,7 @@ def poisson_counts(out: Any, key: Any, rate: Any) -> None:
             number += 1
             count += 1
         out[step] = count
-        # The gap that crosses the border is drawn again: the process has no memory.
+        # The gap that crosses the step is drawn again: the process is memoryless.
         position = 0.0
         number += 1
 
@@ -41,8 +41,8 @@ def poisson_counts(out: Any, key: Any, rate: Any) -> None:
 def add_switching_source(out: Any, key: Any, bandwidth: Any) -> None:
     """Add one on/off source: ``bandwidth`` tuples in each step in which it is on.
 
-    It stays in a state for a uniform share of ``bandwidth`` steps. Time is counted in 2**-32
-    steps, as integers, so that it never rounds.
+    It stays in a state for a time uniform in 0 to ``bandwidth`` steps. Time is an integer
+    number of 2**-32 steps, so it is never rounded.
     """
     first = tuple_state(key, 0)
     on = (first & _U1) == _U1
@@ -60,12 +60,12 @@ def add_switching_source(out: Any, key: Any, bandwidth: Any) -> None:
 
 @compiled
 def on_off_mask(out: Any, key: Any, on_steps: Any, off_steps: Any) -> None:
-    """Alternate ones and zeros in stretches of geometric length with the given means."""
+    """Alternate runs of ones and zeros of geometric length with the given means."""
     step, number, on = 0, 0, True
     while step < out.size:
         mean = on_steps if on else off_steps
         length = np.int64(1)
-        if mean > 1.0:  # an exponential, cut to whole steps, is geometric
+        if mean > 1.0:  # an exponential truncated to whole steps is geometric
             decay = -log(1.0 - 1.0 / mean)
             length += np.int64(min(_exponential(tuple_state(key, number)) / decay, 2.0**62))
         stop = min(step + length, out.size)

@@ -1,6 +1,6 @@
-"""Compiled row makers for :mod:`semistream.workload`: products and sales.
+"""Compiled row generators for :mod:`semistream.workload`: products and sales.
 
-Like the keys, every field is a function of (seed key, position), so any slice can be made again.
+Like the keys, every field is a function of (seed key, position), so any slice is reproducible.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def descriptions(
 ) -> None:
     """One fixed-width text per row: the prefix, twelve digits of the product, then words.
 
-    ``out`` has one line per row. Each line copies a stretch of ``text`` that begins at one of
-    ``word_starts``, so lines differ but cost one copy each.
+    ``out`` has one line per row. Each line is a substring of ``text`` from one of
+    ``word_starts`` on, so lines differ but cost one copy each.
     """
     width = out.shape[1]
     head = min(prefix.size, width)
@@ -67,14 +67,14 @@ def descriptions(
 
 @compiled
 def quantities(out: Any, key: Any, offset: Any) -> None:
-    """1 to 7, small ones more often."""
+    """Random quantities from 1 to 7, small ones more often."""
     for i in range(out.size):
         draw = tuple_state(key, offset + i)
         out[i] = 1 + np.int32(min((draw >> _U40) % _U7, (draw >> _U16) % _U7))
 
 
 @compiled
-def spoil(
+def add_misses_and_nulls(
     keys: Any,
     valid: Any,
     key: Any,
@@ -84,9 +84,9 @@ def spoil(
     unmatched: Any,
     nulls: Any,
 ) -> None:
-    """Turn a share of the keys into strangers and a share into nulls.
+    """Replace a fraction of the keys by absent keys, and another by nulls.
 
-    The master's keys are stride, 2 * stride, ..., domain * stride. Strangers lie below, above,
+    The master's keys are stride, 2 * stride, ..., domain * stride. Absent keys are below, above,
     or, if the stride leaves gaps, inside that range, in equal parts.
     """
     kinds = np.uint64(3 if stride > 1 and domain > 1 else 2)

@@ -115,7 +115,7 @@ def _batch(
     if unmatched or nulls:
         valid = np.ones(count, np.uint8)
         spoil_key = stream_key(seed, "unmatched and nulls")
-        kernels.workload_rows.spoil(
+        kernels.workload_rows.add_misses_and_nulls(
             keys, valid, spoil_key, position, products, stride, unmatched, nulls
         )
         mask = valid == 0 if nulls else None

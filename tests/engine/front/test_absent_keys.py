@@ -9,17 +9,17 @@ from semistream.engine.front.absent_keys import AbsentKeys
 
 
 def known(absent: AbsentKeys, codes: list[int]) -> list[bool]:
-    among = absent.among(np.array(codes), np.arange(len(codes)))
+    among = absent.lookup(np.array(codes), np.arange(len(codes)))
     return [False] * len(codes) if among is None else among.tolist()
 
 
 def test_keys_are_known_until_the_table_changes() -> None:
     absent = AbsentKeys(1000)
-    assert absent.among(np.array([1]), np.arange(1)) is None
+    assert absent.lookup(np.array([1]), np.arange(1)) is None
     absent.add(np.array([3, -5, 2**63 - 1]))
     assert known(absent, [3, 4, -5, 2**63 - 1, 0]) == [True, False, True, True, False]
     absent.forget()
-    assert absent.among(np.array([3]), np.arange(1)) is None
+    assert absent.lookup(np.array([3]), np.arange(1)) is None
     absent.add(np.array([4]))
     assert known(absent, [3, 4]) == [False, True]
 
@@ -27,7 +27,7 @@ def test_keys_are_known_until_the_table_changes() -> None:
 def test_only_the_rows_asked_for() -> None:
     absent = AbsentKeys(1000)
     absent.add(np.array([1, 2]))
-    among = absent.among(np.array([1, 9, 2, 9]), np.array([2, 3]))
+    among = absent.lookup(np.array([1, 9, 2, 9]), np.array([2, 3]))
     assert among is not None
     assert among.tolist() == [True, False]
 

@@ -76,7 +76,7 @@ def test_pages_that_lie_elsewhere_by_now() -> None:
     columns.put(0, pa.ipc.open_stream(first).read_next_batch().columns)
     values, texts, sizes = columns.offsets_from(np.array([first.address]))
     at = np.array([second.address])
-    moved = columns.moved(values + at, texts + at, sizes)
+    moved = columns.at_addresses(values + at, texts + at, sizes)
     columns.drop(0)
     taken = moved.take(np.array([0, 0]), np.array([1, 0]))
     assert [c.to_pylist() for c in taken] == [[2, 1], ["bc", "a"]]
@@ -86,5 +86,5 @@ def test_a_text_that_leads_out_of_its_page_is_an_error() -> None:
     offsets = pa.py_buffer(np.array([0, 99, 3], np.int32))
     columns = PageColumns([pa.string()], 1)
     columns.put(0, [pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])])
-    with pytest.raises(MasterTableError, match="does not lie in its page"):
+    with pytest.raises(MasterTableError, match="point outside their page"):
         columns.take(np.array([0]), np.array([0]))

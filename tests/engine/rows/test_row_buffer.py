@@ -72,7 +72,7 @@ def plain(texts: list[str]) -> PageColumns:
     columns = PageColumns([pa.int32(), pa.string()], 1)
     columns.put(0, [pa.array(range(len(texts)), pa.int32()), pa.array(texts)])
     addresses = columns.addresses
-    moved = columns.moved(*addresses)
+    moved = columns.at_addresses(*addresses)
     moved.owner = columns  # keeps the buffers alive
     return moved
 
@@ -126,8 +126,8 @@ def test_a_text_that_leads_out_of_its_page_is_an_error() -> None:
     offsets = pa.py_buffer(np.array([0, 99, 3], np.int32))
     columns = PageColumns([pa.string()], 1)
     columns.put(0, [pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])])
-    moved = columns.moved(*columns.addresses)
+    moved = columns.at_addresses(*columns.addresses)
     buffer = RowBuffer([pa.string()], 4, 6.0)
-    with pytest.raises(MasterTableError, match="does not lie in its page"):
+    with pytest.raises(MasterTableError, match="point outside their page"):
         buffer.add(moved, np.zeros(1, np.int32), np.zeros(1, np.int32))
     assert buffer.count == 0

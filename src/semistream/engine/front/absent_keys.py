@@ -1,4 +1,4 @@
-"""Keys that a version of the master table does not have, as far as was found out lately."""
+"""A cache of keys that were recently found to be absent from the master table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WAYS = 8  # keys per set; a full set overwrites one
 
 
 class AbsentKeys:
-    """A bounded, set-associative memory of absent keys. Codes must be exact."""
+    """A bounded, set-associative cache of absent keys. Codes must be exact."""
 
     def __init__(self, nbytes: int) -> None:
         self._table = np.empty(nbytes // 9 // _WAYS * _WAYS, np.int64)
@@ -21,7 +21,7 @@ class AbsentKeys:
 
     @staticmethod
     def bytes_of(nbytes: int) -> int:
-        """The bytes of it that will be used."""
+        """The bytes that a cache of at most ``nbytes`` uses."""
         return nbytes // 9 // _WAYS * _WAYS * 9
 
     @property
@@ -31,15 +31,15 @@ class AbsentKeys:
     def add(self, codes: Codes) -> None:
         if len(codes) and len(self._table):
             self._empty = False
-            kernels.absent_keys.remember(codes, self._table, self._used)
+            kernels.absent_keys.insert(codes, self._table, self._used)
 
-    def among(self, codes: Codes, rows: Rows) -> Mask | None:
-        """Which of the tuples ``codes[rows]`` are known to match nothing; None for none."""
+    def lookup(self, codes: Codes, rows: Rows) -> Mask | None:
+        """Mask of the tuples ``codes[rows]`` whose key is known to be absent; None: no tuple."""
         if self._empty:
             return None
-        return kernels.absent_keys.remembered(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
+        return kernels.absent_keys.contains(codes, rows, self._table, self._used)  # type: ignore[no-any-return]
 
     def forget(self) -> None:
-        """The master has changed: any key may be there now."""
+        """Empty the cache: the master has changed."""
         self._used[:] = False
         self._empty = True

@@ -1,4 +1,4 @@
-"""The front stages by name: any join that has one can be given either."""
+"""The front stages by name. A join with a front stage can use either."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ CACHES = ("recorder", "counting", "counting with a sketch")
 
 
 def check_front_stage(front_stage: float | int | str, threshold: int, cache: str) -> None:
-    """Refuse what a join with a front stage cannot be configured with."""
+    """Raise ConfigError for invalid options of a front stage."""
     check_part(front_stage, "front_stage")
     if threshold < 1:
-        raise ConfigError(f"threshold={threshold!r}: give at least 1")
+        raise ConfigError(f"threshold={threshold!r}: must be at least 1")
     if cache not in CACHES[:2]:
         raise ConfigError(f"cache={cache!r} is unknown; choose one of {', '.join(CACHES[:2])}")
 
@@ -27,7 +27,7 @@ def check_front_stage(front_stage: float | int | str, threshold: int, cache: str
 def front_stage_size(
     cache: str, types: Sequence[pa.DataType], nbytes: int, heap_per_row: float
 ) -> CacheSize:
-    """The front stage that these bytes allow."""
+    """The largest front stage that fits into ``nbytes``."""
     if cache == "recorder":
         return FrequencyRecorder.size_for(types, nbytes, heap_per_row)
     return CountingCache.size_for(types, nbytes, heap_per_row, sketch=cache != "counting")

@@ -1,9 +1,9 @@
-"""The front stage's contract: hot master rows in memory, probed before anything else (003).
+"""The interface of a front stage: a cache of hot master rows that tuples probe first (003).
 
-Two implementations, and any join with a front stage can be given either:
+Two implementations; a join with a front stage can use either:
 
 - :class:`~semistream.engine.front.recorder.FrequencyRecorder`, the papers': a row is ranked by the
-  tuples that it met when it entered.
+  number of tuples that it matched when it was admitted.
 - :class:`~semistream.engine.front.counting_cache.CountingCache`, SweepJoin's: a row is ranked by
   its recent hits.
 
@@ -26,7 +26,7 @@ MOST_ROWS_PER_KEY = 16  # a key with more rows is not cached: it would displace 
 
 
 class LookUp(NamedTuple):
-    """What became of a run of stream tuples: hits paired with slots, and misses."""
+    """The result of probing stream tuples: hits paired with slots, and misses."""
 
     stop: int
     hit_rows: Rows
@@ -37,7 +37,7 @@ class LookUp(NamedTuple):
 
 @dataclass(frozen=True)
 class CacheSize:
-    """What fits into some bytes: rows, and a heap for values without a fixed width."""
+    """The size of a cache: rows, and a heap for variable-width values."""
 
     capacity: int
     heap: int
@@ -48,7 +48,7 @@ class FrontStage(Protocol):
     """A bounded cache of master rows."""
 
     capacity: int
-    threshold: int  # the worth that a row must have to be offered
+    threshold: int  # minimum worth of a row to be offered
     rows: RowStore
 
     @property
@@ -70,11 +70,11 @@ class FrontStage(Protocol):
         """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
 
     def worth(self, codes: Codes, counts: Any) -> Any:
-        """What these keys are worth, after so many tuples waited for each."""
+        """The worth of these keys, after ``counts`` more tuples waited for each."""
 
     def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
         """Of pairs of page rows and waiting tuples, in row order: the first pair and the worth
-        of each row that is worth an offer."""
+        of each row that reaches the threshold."""
 
     def offer(
         self, codes: Codes, counts: Any, worth: Any, columns: Sequence[pa.Array], rows: Rows
@@ -82,11 +82,12 @@ class FrontStage(Protocol):
         """Offer keys with their rows (``counts`` each); returns (rows admitted, rows evicted)."""
 
     def age(self, share: float, tuples: int) -> None:
-        """This share of the table has been visited since the last call, for so many tuples."""
+        """Age the counts: since the last call, ``share`` of the table was visited, and
+        ``tuples`` tuples were served."""
 
     @property
     def coldest(self) -> float | None:
-        """Hits of each of the least used rows while the table is visited once, if counted."""
+        """Average hits of the least used rows per visit of the whole table, if counted."""
 
     def forget(self, codes: Codes) -> int:
         """Drop these keys: their rows have changed. Returns the rows dropped."""

@@ -1,14 +1,14 @@
-"""SweepJoin's front stage: the rows that the stream asks for most, by counts over a long span.
+"""SweepJoin's front stage: caches the rows that the stream requests most, by aged counts.
 
-The papers' front stage (:mod:`semistream.engine.front.recorder`) ranks a row by what it met when
-it entered, for ever. Here both sides are counted over the same span, and halved at its end. A
-cached row's worth is the number of its hits; a clock hand that goes round once per span halves
-them. A waiting row's worth is the number of tuples that waited for it, which the visit of its
-page counts exactly: as long as a span is one sweep, the window itself is the frequency sketch.
-Where every micro-batch is drained, sweeps are too short to distinguish a row that every tenth
-batch wants from one that never comes again: then a span is a number of tuples per cached row, and
-a real sketch remembers earlier visits. Rows that are no longer hot leave, and a single request
-for a cold row evicts nothing hot.
+The papers' front stage (:mod:`semistream.engine.front.recorder`) ranks a row once, when it is
+admitted. Here cached and uncached rows are counted over the same span, and all counts are halved
+at its end. A cached row's worth is its number of hits; a clock hand that goes round once per span
+halves them. An uncached row's worth is the number of tuples that waited for it, which the visit to
+its page counts exactly: as long as a span is one sweep, the window itself is the frequency sketch.
+If every micro-batch is drained, sweeps are too short to distinguish a row that every tenth batch
+requests from one that is never requested again: then a span is a number of tuples per cached row,
+and a real sketch counts requests across visits. Rows that are no longer hot are evicted, and a
+single request for a cold row evicts nothing hot.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from semistream.keys import Codes, Mask
 
 ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
 _SKETCH_COUNTERS = 8  # per row
-_SPAN = 4  # tuples per row, at least, after which counts are halved
+_SPAN = 4  # minimum tuples per cached row before counts are halved
 _ADOPTED_AT_ONCE = 4096
 
 
 class CountingCache:
-    """A bounded cache of master rows, ranked by recent hits; ``sketch`` remembers requests."""
+    """A bounded cache of master rows, ranked by recent hits; ``sketch`` counts other requests."""
 
     def __init__(self, types: Sequence[pa.DataType], size: CacheSize, sketch: bool = False) -> None:
         capacity = size.capacity
         self.capacity = capacity
-        self.threshold = 1  # the worth that a row must have to be offered
+        self.threshold = 1  # minimum worth of a row to be offered
         self.rows = RowStore(RecordLayout(types), capacity, size.heap)
         self._heads = np.full(max(1, capacity), -1, np.int32)
         self._chain = np.empty(capacity, np.int32)
@@ -49,7 +49,7 @@ class CountingCache:
         self._sketch = np.zeros(_SKETCH_COUNTERS * capacity if sketch else 0, np.uint8)
         self._hand = 0
         self._due = 0.0
-        self._passed = 0.0  # of the span
+        self._passed = 0.0  # fraction of the current span
         self._spans_per_sweep = 1.0
         self._coldest = 0.0
 
@@ -57,7 +57,7 @@ class CountingCache:
     def size_for(
         types: Sequence[pa.DataType], nbytes: int, heap_per_row: float = 0.0, sketch: bool = False
     ) -> CacheSize:
-        """The cache that these bytes allow, which may have no row at all."""
+        """The largest cache that fits into ``nbytes``; its capacity may be 0."""
         layout = RecordLayout(types)
         entry = ENTRY_BYTES + (_SKETCH_COUNTERS if sketch else 0)
         per_row = layout.slot_bytes + entry
@@ -107,7 +107,7 @@ class CountingCache:
         return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
 
     def age(self, share: float, tuples: int) -> None:
-        """This share of a sweep has passed, and so many tuples: the hand may advance as far."""
+        """Let the clock hand advance for ``share`` of a sweep, or for ``tuples`` tuples."""
         part = share
         if len(self._sketch):
             part = min(share, tuples / (_SPAN * self.capacity))
@@ -120,16 +120,16 @@ class CountingCache:
 
     @property
     def coldest(self) -> float:
-        """Hits per sweep of each row in the quarter that is used least."""
+        """Average hits per sweep of the rows in the least used quarter."""
         return self._coldest * self._spans_per_sweep
 
     def worth(self, codes: Codes, counts: Any) -> Any:
-        """So many tuples waited for these keys now; with those of earlier visits, if known."""
+        """Tuples that waited for these keys, including earlier visits if there is a sketch."""
         return kernels.counting_cache.count(codes, counts, self._sketch)
 
     def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
         """Of pairs of page rows and waiting tuples: the first pair and the worth of each row that
-        is worth an offer."""
+        reaches the threshold."""
         return kernels.sweep.frequent(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
 
     def offer(
@@ -137,7 +137,7 @@ class CountingCache:
     ) -> tuple[int, int]:
         """Offer keys with their rows (``counts`` each) and their worth.
 
-        They take free slots, and then those of entries that had fewer hits. Returns (rows
+        They take free slots first, then those of entries with fewer hits. Returns (rows
         admitted, rows evicted).
         """
         fresh = kernels.counting_cache.held_entries(codes, *self._table()[:3]) < 0
@@ -166,7 +166,7 @@ class CountingCache:
         starts: Any,
         order: Any,
     ) -> int:
-        """Put the chosen keys into free slots, as far as their texts fit, too."""
+        """Insert the chosen keys into free slots, as many as fit into the heap."""
         chosen = rows[ranges(starts[order], counts[order])]
         fit = self.rows.room(columns, chosen)
         if fit < len(chosen):
@@ -186,18 +186,18 @@ class CountingCache:
         return len(chosen)
 
     def _evict_below(self, frequencies: Any) -> int:
-        """Evict an entry for each of these (largest first) that is worth more; returns the rows."""
-        slots, hits, self._hand = kernels.counting_cache.pass_hand(
+        """Evict a colder entry, if any, for each frequency, largest first; returns the rows."""
+        slots, hits, self._hand = kernels.counting_cache.advance_hand(
             self._hits, self._hand, int(self._due)
         )
         self._due -= int(self._due)
         order = np.argsort(hits, kind="stable")
-        # An entry keeps half of its earlier hits, so in the long run it shows twice its worth.
+        # Hits are halved once per span, so in the long run the counter shows twice the hits.
         if len(hits) > 3:
             self._coldest += 0.2 * (hits[order[: len(hits) // 4]].mean() / 2 - self._coldest)
         order = order[: len(frequencies)]
         worth = frequencies[: len(order)]
-        # A sketch keeps half of its counts, too, and may count too much: it must be clearly more.
+        # Sketch counts are halved, too, and may be too high: require a clear difference.
         worth = worth - 1 if len(self._sketch) else 2 * worth
         worth_it = worth > hits[order]
         return self._remove(slots[order[worth_it]])
@@ -211,14 +211,14 @@ class CountingCache:
         return int(self._free_count - before)
 
     def _adapt(self, admitted: int, offered: int) -> None:
-        """Offer fewer rows when most are turned down, and more when most are taken."""
+        """Raise the threshold when most offers are rejected, lower it when most are admitted."""
         if admitted < offered // 2:
             self.threshold = min(self.threshold + 1, 250)
         elif self.threshold > 1 and admitted > offered * 7 // 8:
             self.threshold -= 1
 
     def adopt(self, other: CountingCache) -> None:
-        """Take over the most used rows of another one with the same columns."""
+        """Copy the most used rows of another cache with the same columns."""
         entries = np.flatnonzero(other._hits).astype(np.int32)
         entries = entries[np.argsort(-other._hits[entries].astype(np.int32), kind="stable")]
         # Keep slots unsorted so that the clock hand samples fairly.
@@ -233,7 +233,7 @@ class CountingCache:
             self._enter(other._held[some], counts, hits, columns, rows, starts, every)
 
     def forget(self, codes: Codes) -> int:
-        """Forget these keys: their rows have changed. Returns the rows dropped."""
+        """Drop these keys: their rows have changed. Returns the rows dropped."""
         entries = kernels.counting_cache.held_entries(codes, *self._table()[:3])
         return self._remove(np.unique(entries[entries >= 0]))
 

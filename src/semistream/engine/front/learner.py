@@ -1,4 +1,4 @@
-"""Which rows of the pages that pass are offered to the front stage."""
+"""Selects rows of scanned pages to offer to the front stage."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from semistream.master.pages import PageSource
 
 
 class Learner:
-    """Offers rows that met enough waiting tuples at once (003, algorithm 1, lines 19 to 22).
+    """Offers rows that matched enough waiting tuples at once (003, algorithm 1, lines 19 to 22).
 
-    A key whose rows go on outside the buffer is passed over: the cache must hold all rows of a
-    key or none.
+    A key with rows outside the buffer is skipped: the cache must hold all rows of a key or none.
     """
 
     def __init__(self, context: Context, source: PageSource) -> None:
@@ -25,7 +24,7 @@ class Learner:
         self._source = source
 
     def learn(self, front: FrontStage, scan: Scan) -> None:
-        """The pages in the buffer have met every waiting tuple."""
+        """Offer hot rows of the buffer, after it was probed against every waiting tuple."""
         codes = scan.codes
         worth = front.worth(codes, scan.counts)
         hot: Rows = np.flatnonzero(worth >= front.threshold)
@@ -42,7 +41,7 @@ class Learner:
         report(self._context, front, *changed)
 
     def whole_keys(self, scan: Scan, hot: Rows) -> tuple[Rows, Any, Rows]:
-        """(all rows of the hot keys that lie in the buffer entirely, rows per key, first rows)."""
+        """(all rows of the hot keys that are entirely in the buffer, rows per key, first rows)."""
         codes = scan.codes
         starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
         ends = np.r_[starts[1:], len(codes)]

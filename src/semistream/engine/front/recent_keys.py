@@ -1,4 +1,4 @@
-"""CINLJ's temporary buffer (003, section 3.3): how often each key was seen lately."""
+"""CINLJ's temporary buffer (003, section 3.3): how often each key was seen recently."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from semistream.engine.rows.layout import Rows, ranges
 from semistream.keys import Codes
 
 KEY_BYTES = 12
-_LOAD = 2  # places per key of the hash table
+_LOAD = 2  # hash table slots per key
 
 
 class RecentKeys:
-    """Counts the keys of the last tuples, at most ``span``; then it is emptied."""
+    """Counts the keys of up to ``span`` recent tuples; then it is cleared."""
 
     def __init__(self, span: int) -> None:
         self.span = span
@@ -38,9 +38,9 @@ class RecentKeys:
         return self.bytes_of(self.span)
 
     def note(self, part: Slice, tuples: Rows, frames: Any, matched: Any, threshold: int) -> None:
-        """Count these tuples' keys, and note which were seen often enough.
+        """Count these tuples' keys, and queue those seen at least ``threshold`` times.
 
-        They are offered only when the wave is over: its hits still point into the front stage.
+        They are offered after the wave, because its hits still point into the front stage.
         """
         seen = kernels.recorder.count_recent(
             part.codes, tuples, self._table, self._seen, self._age, self.span
@@ -52,7 +52,7 @@ class RecentKeys:
             self._hot.append((int(number), codes, seen[newest_first[last]]))
 
     def offer(self, context: Context, front: FrontStage, pool: BufferPool) -> None:
-        """Offer the keys of the wave that were seen often enough, with the rows just fetched."""
+        """Offer the queued keys of the wave, with the rows that were just fetched."""
         hot, self._hot = self._hot, []
         for number, codes, seen in hot:
             frame = pool.frames[number]

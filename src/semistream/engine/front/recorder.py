@@ -1,9 +1,9 @@
 """The papers' front stage (003, section 3): a tuple-level cache with a frequency recorder.
 
-A master row enters when it met at least ``threshold`` waiting tuples at once, and then overwrites
-the least frequent row. The threshold moves: down while the cache is not full (or next to nothing is
-evicted), up when it evicts too much. Time is counted in probes, so that it moves whether or not
-anything is admitted.
+A master row is admitted when it matches at least ``threshold`` waiting tuples at once, and evicts
+the least frequent row. The threshold adapts: it falls while the cache is not full (or evicts next
+to nothing), and rises when the cache evicts too much. Time is counted in probes, so the threshold
+adapts even if nothing is admitted.
 
 | in the paper | here |
 |---|---|
@@ -13,13 +13,13 @@ anything is admitted.
 
 Differences from the paper
 --------------------------
-- Hits that directly follow the tuple which took the last vacant slot go out before the next
-  iteration, if they came in the same batch.
+- Hits directly behind the tuple that took the last vacant slot are emitted before the next
+  iteration, if they are in the same batch.
 - An entry is a key with *all* its master rows, so duplicate keys are joined exactly;
   frequencies above 255 count as 255; a key with more than 16 rows is not cached.
-- All rows of a disk buffer that are hot enter together and do not evict one another; if they
-  would fill more than half of the front stage, the most frequent ones enter.
-- A row that is held already gets the frequency that it met last.
+- All hot rows of a disk buffer are admitted together and do not evict one another; if they
+  would fill more than half of the front stage, only the most frequent are admitted.
+- A row that is already cached gets its latest frequency.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from semistream.keys import Codes, Mask
 
 ENTRY_BYTES = 8 + 4 * 6  # code, bucket, chain, sibling, higher, lower, free slot
 _SENTINELS = 8 * LISTS  # of the frequency recorder
-_FILLING, _CHURNING = 1 / 8, 1  # probes per slot, after which the threshold may move
+_FILLING, _CHURNING = 1 / 8, 1  # probes per slot between changes of the threshold
 _CHURN_MOST, _CHURN_LEAST = 1 / 32, 1 / 1024  # rows overwritten per probe
 _FULL = 0.98  # of the slots
 _NO_SKETCH = np.zeros(0, np.uint8)
 
 
 class FrequencyRecorder:
-    """A bounded cache of master rows, ranked by the tuples that they met when they entered."""
+    """A bounded cache of master rows, ranked by the tuples that they matched on admission."""
 
     def __init__(self, types: Sequence[pa.DataType], size: CacheSize, threshold: int = 2) -> None:
         capacity = size.capacity
@@ -66,7 +66,7 @@ class FrequencyRecorder:
 
     @staticmethod
     def size_for(types: Sequence[pa.DataType], nbytes: int, heap_per_row: float = 0.0) -> CacheSize:
-        """The cache that these bytes allow, which may have no row at all."""
+        """The largest cache that fits into ``nbytes``; its capacity may be 0."""
         layout = RecordLayout(types)
         per_row = layout.slot_bytes + ENTRY_BYTES
         capacity = max(0, int((nbytes - _SENTINELS) / (per_row + heap_per_row)))
@@ -127,17 +127,17 @@ class FrequencyRecorder:
         return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
 
     def worth(self, codes: Codes, counts: Any) -> Any:
-        """What keys are ranked by: the tuples that they met at once, as in the papers."""
+        """The rank of keys: the number of tuples matched at once, as in the papers."""
         return counts
 
     def offer(
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows
     ) -> tuple[int, int]:
-        """Enter keys with their rows (``counts`` each) and frequencies, evicting the rarest.
+        """Admit keys with their rows (``counts`` each), evicting the least frequent.
 
         Returns (rows admitted, rows evicted).
         """
-        if len(rows) > self.capacity // 2:  # too many at once: the most frequent of them
+        if len(rows) > self.capacity // 2:  # too many at once: keep the most frequent
             starts = np.cumsum(counts) - counts
             order = np.argsort(-np.asarray(frequencies), kind="stable")
             fit = np.searchsorted(np.cumsum(counts[order]), self.capacity // 2, side="right")
@@ -153,16 +153,16 @@ class FrequencyRecorder:
         return self._enter(codes, counts, frequencies, columns, rows), evicted
 
     def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
-        """The first pair and the count of each page row that met enough tuples."""
+        """The first pair and the count of each page row that matched enough tuples."""
         return kernels.sweep.frequent(places, rows, slots, codes, _NO_SKETCH, self.threshold)  # type: ignore[no-any-return]
 
     def age(self, share: float, tuples: int) -> None:
-        """Nothing: a row keeps the rank that it entered with."""
+        """Does nothing: a row keeps its rank."""
 
     coldest = None  # hits are not counted
 
     def fill(self, codes: Codes, counts: Any, columns: Sequence[pa.Array], rows: Rows) -> bool:
-        """Enter keys for good, if there is room without evicting anything."""
+        """Admit keys permanently, if they fit without evicting; returns whether they did."""
         fits = self._free_count >= len(rows) and self.rows.room(columns, rows) == len(rows)
         if fits:
             self._enter(codes, counts, np.ones(len(codes), np.int64), columns, rows)
@@ -196,9 +196,9 @@ class FrequencyRecorder:
         return int(self._free_count - before)
 
     def _adapt(self) -> None:
-        """Move the threshold, if there were enough probes since it moved last.
+        """Adapt the threshold, if there were enough probes since the last change.
 
-        A cache whose rows are overwritten is full: long texts may fill it before its slots do.
+        A cache that evicts is full: long texts may fill the heap before all slots are used.
         """
         if not self._evicted and self.count < _FULL * self.capacity:
             if self._probes < _FILLING * self.capacity:
@@ -214,7 +214,7 @@ class FrequencyRecorder:
         self._probes = self._evicted = 0
 
     def forget(self, codes: Codes) -> int:
-        """Forget these keys: their rows have changed. Returns the rows dropped."""
+        """Drop these keys: their rows have changed. Returns the rows dropped."""
         before = self._free_count
         self._free_count = kernels.recorder.drop(codes, *self._table(), self._free, before)
         self.rows.free(self._free[before : self._free_count])

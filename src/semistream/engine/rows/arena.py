@@ -1,4 +1,4 @@
-"""Nested values of waiting tuples: they stay Arrow arrays, because no record has room for them."""
+"""Nested values of stored rows: they stay Arrow arrays, because records have a fixed size."""
 
 from __future__ import annotations
 

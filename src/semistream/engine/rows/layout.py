@@ -1,4 +1,4 @@
-"""How the columns of a row are kept in a slot, and what a slot costs.
+"""How the columns of a row are stored in a slot, and the bytes of a slot.
 
 Fixed-width columns lie side by side in one record per slot (one cache line per tuple, not one per
 column); text and binary values have a position in a heap; nested values stay Arrow arrays.
@@ -16,12 +16,12 @@ Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 NO_MASK = np.zeros(0, np.bool_)
-HEAP_LIVE_SHARE = 0.8  # of the heap; the rest lets a compaction free enough to be worth its walk
-ARENA_LIVE_SHARE = 0.4  # of the arena; merging its chunks needs the old and the new copy at once
+HEAP_LIVE_SHARE = 0.8  # maximum fill of the heap: each compaction must free enough to pay
+ARENA_LIVE_SHARE = 0.4  # maximum fill of the arena: a merge needs the old and the new copy
 
 
 class RecordLayout:
-    """Which columns of a schema go where, and what a slot costs."""
+    """Where each column of a schema is stored, and the bytes of a slot."""
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self.types = list(types)
@@ -44,7 +44,7 @@ class RecordLayout:
         self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
 
     def choice(self, wanted: tuple[int, ...]) -> tuple[dict[int, int], Any, Any]:
-        """Of these columns the fixed ones with their widths; both and their places as arrays."""
+        """Of these columns, the fixed ones as {column: width}; their widths and record offsets."""
         found = self._choices.get(wanted)
         if found is None:
             which = [self.nth[i] for i in wanted if i in self.nth]
@@ -65,11 +65,11 @@ class RecordLayout:
 
 
 def fixed_buffer(column: pa.Array) -> tuple[Any, int]:
-    """Who owns the values of a fixed-width column, and their address."""
+    """The buffer that owns the values of a fixed-width column, and their address."""
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.uint8()).fill_null(0)
     width, buffer = width_of(column.type) or 0, column.buffers()[1]
-    if buffer is None:  # allowed where all is null
+    if buffer is None:  # Arrow allows this if all values are null
         buffer, column = pa.py_buffer(bytes(width * len(column))), column.slice(0, 0)
     return buffer, buffer.address + column.offset * width
 
@@ -115,7 +115,7 @@ def is_large(kind: pa.DataType) -> bool:
 
 
 def text_parts(column: pa.Array) -> tuple[Any, Any, Any]:
-    """(offsets, bytes, validity or nothing) of a text or binary column."""
+    """(offsets, bytes, validity or an empty array) of a text or binary column."""
     _, offsets, data = column.buffers()
     dtype = np.int64 if is_large(column.type) else np.int32
     if offsets is None or len(column) == 0:
@@ -134,7 +134,7 @@ def taken_bytes(column: pa.Array, rows: Rows) -> int:
 
 
 def rows_above(column: pa.Array, limit: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Those of these rows that take more than ``limit`` bytes when they are copied out."""
+    """The rows that take more than ``limit`` bytes when copied, with their bytes."""
     if end - start == 1:
         nbytes = taken_bytes(column, np.array([start]))
         if nbytes > limit:
@@ -159,7 +159,7 @@ def longest_row(batch: pa.RecordBatch, notable: int) -> int:
             offsets = text_parts(column)[0]
             total += int(np.diff(offsets).max(initial=0)) + 9
         elif len(column):
-            # nested: no cheap bound but the column itself; far above average is rare
+            # nested: no cheap bound, so assume 8 times the average, and look for larger ones
             usual = int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
             above = rows_above(column, max(usual, notable), 0, len(column))
             total += max((nbytes for _, nbytes in above), default=usual)
@@ -167,7 +167,7 @@ def longest_row(batch: pa.RecordBatch, notable: int) -> int:
 
 
 def ranges(low: Any, counts: Any) -> Any:
-    """low[0] .. low[0]+counts[0]-1, low[1] .. and so on, as one array."""
+    """The integers ``low[i]`` to ``low[i] + counts[i] - 1`` for every i, as one array."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(low - ends + counts, counts)

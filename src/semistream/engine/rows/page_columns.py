@@ -1,8 +1,8 @@
-"""Rows out of several pages at once.
+"""Gathers rows from several pages at once.
 
-Arrow's ``take`` works on one page; a call per page and column costs more than the rows. Here the
-buffers of all pages are read by one compiled call per column. What that cannot do (nulls,
-booleans, nested values) goes through Arrow.
+Arrow's ``take`` works on one page, and a call per page and column costs more than copying the
+rows. Here one compiled call per column reads the buffers of all pages. Columns with nulls,
+booleans or nested values are not *plain* and fall back to Arrow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from semistream.errors import MasterTableError
 
 
 class PageColumns:
-    """Addresses of the buffers of some columns, for a fixed number of page places."""
+    """Buffer addresses of some columns, for a fixed number of pages."""
 
     def __init__(self, types: Sequence[pa.DataType], places: int) -> None:
         self._types = list(types)
@@ -33,7 +33,7 @@ class PageColumns:
         self._plain = np.ones((len(types), places), np.bool_)
         self.known_plain = False
 
-    def moved(self, values: Any, texts: Any, sizes: Any) -> PageColumns:
+    def at_addresses(self, values: Any, texts: Any, sizes: Any) -> PageColumns:
         """The same columns of other pages, all plain, whose buffers have these addresses."""
         other = PageColumns.__new__(PageColumns)
         other.__dict__.update(self.__dict__)
@@ -43,20 +43,20 @@ class PageColumns:
 
     @property
     def addresses(self) -> tuple[Any, Any, Any]:
-        """Of values and of texts, and the texts' bytes, by column and page."""
+        """Addresses of values and of texts, and the bytes of texts, by column and page."""
         return self._values, self._texts, self._sizes
 
     @property
     def all_plain(self) -> Any:
-        """Of each page, whether all its columns are plain."""
+        """Per page, whether all columns are plain."""
         return self._plain.all(axis=0)
 
     def offsets_from(self, addresses: Any) -> tuple[Any, Any, Any]:
-        """How far behind the pages' beginnings the buffers of plain columns lie; texts' bytes."""
+        """Offsets of plain columns' buffers from the start of their page; the bytes of texts."""
         return self._values - addresses, self._texts - addresses, self._sizes
 
     def put(self, place: int, columns: Sequence[pa.Array]) -> None:
-        """The page at this place is now the one with these columns."""
+        """Set the columns of the page at this place."""
         self._pages[place] = columns
         for i, column in enumerate(columns):
             width, text = self._widths[i], self._text[i]
@@ -82,7 +82,7 @@ class PageColumns:
         return [
             self._gather(i, pages, rows)
             if used is None or self._plain[i, used].all()
-            else self.through_arrow(i, pages, rows)
+            else self.take_with_arrow(i, pages, rows)
             for i in range(len(self._types))
         ]
 
@@ -99,19 +99,19 @@ class PageColumns:
         return pa.Array.from_buffers(kind, len(rows), buffers)
 
     def plain(self, i: int) -> bool:
-        """Whether this column is plain in every page, so that the three below can be used."""
+        """Whether this column is plain in every page, as the three methods below require."""
         return self.known_plain or bool(self._plain[i].all())
 
     def copy_fixed(self, i: int, pages: Any, rows: Any, values: Any) -> None:
         kernels.pages.gather_fixed(self._values[i], pages, rows, self._widths[i], values)
 
     def measure_text(self, i: int, pages: Any, rows: Any, offsets: Any, start: int = 0) -> int:
-        """Where each text would lie, the first one at ``start``; returns where the last ends."""
+        """Write the texts' offsets in the output, from ``start`` on; returns the last one's end."""
         end = kernels.pages.measure_text(
             self._values[i], self._sizes[i], pages, rows, self._large[i], offsets, start
         )
         if end < 0:
-            raise outside()
+            raise corrupt_text()
         return int(end)
 
     def copy_text(self, i: int, pages: Any, rows: Any, offsets: Any, content: Any) -> None:
@@ -120,7 +120,7 @@ class PageColumns:
             self._values[i], self._texts[i], pages, rows, large, offsets, content
         )
 
-    def through_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:
+    def take_with_arrow(self, i: int, pages: Any, rows: Any) -> pa.Array:
         order = np.argsort(pages, kind="stable")
         cuts = np.flatnonzero(np.diff(pages[order])) + 1
         parts = [
@@ -132,9 +132,9 @@ class PageColumns:
         return pa.concat_arrays(parts).take(pa.array(back))
 
 
-def outside() -> MasterTableError:
-    """A text's offsets lead out of its page: the file was changed after it was checked."""
+def corrupt_text() -> MasterTableError:
+    """The error for text offsets that point outside the page: the file was modified in use."""
     return MasterTableError(
-        "a text does not lie in its page, though the page was good when it was first read; files "
-        "of a master table must not be changed: restore them from a copy or build the table again"
+        "text offsets point outside their page, although the page was valid when first read; files "
+        "of a master table must not be modified: restore them from a backup or rebuild the table"
     )

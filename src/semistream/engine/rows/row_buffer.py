@@ -1,8 +1,7 @@
-"""Master columns of output rows, gathered from page after page until a batch is full.
+"""Gathers the master columns of output rows from many pages until a batch is full.
 
-Pages pass with a few matches each. An output batch per page would be small and cost more than
-its rows; here the values are copied out while their page is in memory, straight to where the
-batch will have them.
+Each page has only a few matches, and an output batch per page would cost more than its rows. So
+values are copied straight into the buffers of the batch while their page is in memory.
 """
 
 from __future__ import annotations
@@ -15,13 +14,13 @@ import pyarrow as pa
 
 from semistream import kernels
 from semistream.engine.rows.layout import is_large, is_text, width_of
-from semistream.engine.rows.page_columns import PageColumns, outside
+from semistream.engine.rows.page_columns import PageColumns, corrupt_text
 
 _SMALL = 4  # a batch of fewer than capacity // 4 rows is copied out of the buffers
 
 
 class RowBuffer:
-    """Room for ``most`` rows of some columns, about ``row_bytes`` each."""
+    """Buffers for ``most`` rows of some columns, about ``row_bytes`` each."""
 
     def __init__(self, types: Sequence[pa.DataType], most: int, row_bytes: float) -> None:
         self.most = most
@@ -64,18 +63,18 @@ class RowBuffer:
             if lacking == -1:
                 return
             if lacking < 0:
-                raise outside()
+                raise corrupt_text()
             self._columns[lacking].grow(0)
 
     def clear(self) -> None:
-        """Forget what was gathered."""
+        """Discard the gathered rows."""
         self.count = 0
         self._begun = False
         for column in self._columns:
             column.clear()
 
     def finish(self) -> list[pa.Array]:
-        """What was gathered; then there is room again."""
+        """Return the gathered rows as arrays, and start again with no rows."""
         small = self.count * _SMALL < self.most
         arrays = [column.finish(self.count, small) for column in self._columns]
         self.count = 0
@@ -84,7 +83,7 @@ class RowBuffer:
 
 
 class _Buffers:
-    """Where the columns' buffers lie, and how full their contents are, for compiled code."""
+    """Addresses and fill levels of the columns' buffers, for compiled code."""
 
     def __init__(self, columns: int) -> None:
         self.values = np.zeros(columns, np.int64)
@@ -94,7 +93,7 @@ class _Buffers:
 
 
 class _Column:
-    """One column: a buffer for plain values, and pieces made by Arrow where that does not do."""
+    """One column: a buffer for plain values, and pieces gathered by Arrow for all others."""
 
     def __init__(
         self, kind: pa.DataType, most: int, text_bytes: int, buffers: _Buffers, place: int
@@ -103,7 +102,7 @@ class _Column:
         self._most = most
         self._is_text = is_text(kind)
         self._offset = np.int64 if is_large(kind) else np.int32
-        self.width = width_of(kind) or 0  # of a value; of a text's offset, negative
+        self.width = width_of(kind) or 0  # bytes of a value; for text, minus the bytes of an offset
         if self._is_text:
             self.width = -np.dtype(self._offset).itemsize
         self._text_bytes = text_bytes if self._is_text else 0
@@ -142,7 +141,7 @@ class _Column:
         self._buffers.room[self._place] = len(content)
 
     def grow(self, end: int) -> None:
-        """More room for texts: twice as much, and at least ``end`` bytes."""
+        """Double the buffer for texts, to at least ``end`` bytes."""
         grown = np.empty(max(end, 2 * len(self._content), 64), np.uint8)
         grown[: self._used] = self._content[: self._used]
         self._hold(grown)
@@ -150,7 +149,7 @@ class _Column:
     def add(self, columns: PageColumns, i: int, places: Any, rows: Any, at: int) -> None:
         if not columns.plain(i):
             self._seal(at, copy=True)
-            self._pieces.append(columns.through_arrow(i, places, rows))
+            self._pieces.append(columns.take_with_arrow(i, places, rows))
             self._start = at + len(rows)
             if self._is_text:
                 self._values[self._start] = self._used
@@ -165,7 +164,7 @@ class _Column:
             self._buffers.used[self._place] = end
 
     def _seal(self, end: int, copy: bool) -> None:
-        """Rows from ``_start`` to ``end`` of the buffers become a piece."""
+        """Turn the buffered rows from ``_start`` to ``end`` into a piece."""
         if end == self._start:
             return
         count = end - self._start
@@ -186,5 +185,5 @@ class _Column:
             self._pieces, self._start = [], 0
             self._buffers.used[self._place] = 0
         else:
-            self.clear()  # the batch has them now
+            self.clear()  # the batch owns the buffers now
         return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)

@@ -1,9 +1,9 @@
-"""Rows in slots: the memory that the window and the front stage keep their tuples in.
+"""Row storage in slots, used by the window and the front stage.
 
-A ``RowStore`` copies values out of Arrow batches, so a waiting tuple never keeps the batch
-that brought it alive. Fixed-width columns lie side by side in one record per slot (one cache
-line per tuple, not one per column); text and binary go to a bounded heap that is compacted in
-place; nested columns, which are rare, stay Arrow arrays in an arena.
+A ``RowStore`` copies values out of Arrow batches, so a waiting tuple does not keep its input batch
+alive. Fixed-width columns are adjacent in one record per slot (one cache line per tuple, not one
+per column); text and binary go to a bounded heap that is compacted in place; nested columns, which
+are rare, stay Arrow arrays in an arena.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from semistream.engine.rows.layout import (
 from semistream.errors import InternalError, SchemaError
 
 _UNIT = 8
-_ALIGNED = 64  # where a column begins in a block of several, as Arrow likes it
+_ALIGNED = 64  # alignment of columns in a shared allocation, as Arrow recommends
 
 
 class RowStore:
-    """``capacity`` slots for rows of one layout, and ``heap_bytes`` for what has no fixed width."""
+    """``capacity`` slots for rows of one layout, and ``heap_bytes`` for variable-width values."""
 
     def __init__(self, layout: RecordLayout, capacity: int, heap_bytes: int = 0) -> None:
         self.layout = layout
@@ -63,7 +63,7 @@ class RowStore:
 
     @staticmethod
     def bytes_of(layout: RecordLayout, capacity: int, heap_bytes: int = 0) -> int:
-        """The bytes of a store of this size, without making it."""
+        """The bytes of a store of this size, without allocating it."""
         arena, units = _divide(layout, heap_bytes)
         return capacity * layout.slot_bytes + units * _UNIT + arena
 
@@ -79,7 +79,7 @@ class RowStore:
         )
 
     def room(self, columns: Sequence[pa.Array], rows: Rows) -> int:
-        """How many of these rows, from the first on, the heap and the arena can take now."""
+        """How many of these rows, from the first on, fit into the heap and the arena now."""
         if not self.layout.text and not self.layout.nested:
             return len(rows)
         count = len(rows)
@@ -108,7 +108,7 @@ class RowStore:
         return None
 
     def bytes_for(self, columns: Sequence[pa.Array], rows: Rows) -> int:
-        """Heap and arena bytes that a store needs to hold just these rows."""
+        """Heap and arena bytes that a store needs for these rows alone."""
         heap = int(self._units(columns, rows) * _UNIT / HEAP_LIVE_SHARE) + 2 * _UNIT
         arena = [int(taken_bytes(columns[i], rows) / ARENA_LIVE_SHARE) for i in self._arenas]
         parts = max(1, len(self._arenas) + len(self.layout.text))
@@ -122,7 +122,7 @@ class RowStore:
             if needed < 0:
                 raise SchemaError(
                     f"a {self.layout.types[i]} column has offsets outside its content; call "
-                    "validate(full=True) on the batch to see which, and repair what made it"
+                    "validate(full=True) on the batch for details, and fix the code that built it"
                 )
             total += needed
         return total
@@ -156,7 +156,7 @@ class RowStore:
                 records[f"valid{m}"][slots] = masks.get(m, 255)
 
     def _expect_nulls(self, i: int) -> None:
-        """From the first null on, every slot's validity counts; until then none was written."""
+        """Initialise all validity bits at the first null; before it, none are written."""
         if not self._nullable.any():
             for m in range(self._masks):
                 self._records[f"valid{m}"][:] = 255
@@ -167,7 +167,7 @@ class RowStore:
         if self._top + needed > len(self._heap) // _UNIT:
             self._top = kernels.rows.compact(self._heap, self._headers, self._positions, self._top)
         if self._top + needed > len(self._heap) // _UNIT:
-            raise InternalError("a row store was given more text than it said it has room for")
+            raise InternalError("a row store got more text than room() allowed; please report this")
         for place, i in enumerate(self.layout.text):
             offsets, data, valid = text_parts(columns[i])
             self._top = kernels.rows.put(
@@ -192,7 +192,7 @@ class RowStore:
         return [self._column(i, slots, values.get(i)) for i in wanted]
 
     def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Buffer]:
-        """The values of those of these columns that have a fixed width, side by side."""
+        """The values of the fixed-width columns among these, in one allocation."""
         fixed, widths, places = self.layout.choice(wanted)
         if not fixed:
             return {}
@@ -231,7 +231,7 @@ class RowStore:
         return pa.Array.from_buffers(kind, len(slots), buffers)
 
     def free(self, slots: Slots) -> None:
-        """These slots' values are no longer needed."""
+        """Release the values of these slots."""
         if self.layout.text:
             self._live -= kernels.rows.release(slots, self._headers, self._positions)
         for arena in self._arenas.values():
@@ -239,7 +239,7 @@ class RowStore:
 
 
 def heap_bound(layout: RecordLayout, widest: int) -> int:
-    """Heap and arena bytes that hold any one row of at most ``widest`` bytes."""
+    """Heap and arena bytes that suffice for any one row of at most ``widest`` bytes."""
     texts, nested = len(layout.text), len(layout.nested)
     if not texts and not nested:
         return 0
@@ -264,7 +264,7 @@ def _divide(layout: RecordLayout, heap_bytes: int) -> tuple[int, int]:
 
 
 class PlainColumns:
-    """Columns of fixed width without nulls: rows of all of them are taken by one compiled call."""
+    """Columns of fixed width without nulls: one compiled call gathers rows of all of them."""
 
     def __init__(self, columns: Sequence[pa.Array]) -> None:
         self._columns = columns  # they own the values

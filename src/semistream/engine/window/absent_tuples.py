@@ -1,5 +1,4 @@
-"""Tuples of a queue window whose key the master does not have: how that is found out, and how
-they leave.
+"""Detects and removes tuples of a queue window whose key is not in the master.
 
 A page that was probed while a tuple waited, and did not match it, proves that its key is absent.
 So the window notes the turn in which each tuple came (``born``), and this part the turn in which
@@ -27,7 +26,7 @@ PAGE_BYTES = 4  # the turn of a page's last probe
 
 
 class AbsentTuples:
-    """Leaving tuples go out one output batch at a time: ``leave`` until it returns True."""
+    """Emits and removes absent tuples by output batches: call ``leave`` until it is True."""
 
     def __init__(self, context: Context, output: Output, num_pages: int) -> None:
         self._context = context
@@ -35,8 +34,8 @@ class AbsentTuples:
         self._turn = 1  # counts iterations
         self._probed = np.zeros(num_pages, np.int32)
         self._proven: Any = None  # slots of tuples that are proven absent
-        self._head = -1  # or the tuple whose key is absent,
-        self._next: int | None = None  # and where among its key's tuples to go on
+        self._head = -1  # or a tuple whose key is absent,
+        self._next: int | None = None  # and the next slot with its key (-1: the first)
 
     @property
     def nbytes(self) -> int:
@@ -47,16 +46,16 @@ class AbsentTuples:
         return self._proven is not None or self._next is not None
 
     def tick(self, window: QueueWindow) -> None:
-        """An iteration has begun: tuples that come from now on are younger than its probe."""
+        """Start an iteration: tuples admitted from now on arrive after its probe."""
         self._turn += 1
-        if self._turn == _LAST_TURN:  # start over; what was proven is forgotten
+        if self._turn == _LAST_TURN:  # wrap around, and forget which pages were probed
             self._turn = 1
             self._probed[:] = 0
             window.born[:] = 0
         window.turn = self._turn
 
     def probed(self, first: int, last: int) -> None:
-        """These pages have met every waiting tuple."""
+        """Record that these pages were probed against every waiting tuple."""
         self._probed[first : last + 1] = self._turn
 
     def is_proven(self, window: QueueWindow, slot: int, low: int, high: int) -> bool:
@@ -64,7 +63,7 @@ class AbsentTuples:
         return low == high and bool(window.born[slot] < self._probed[low])
 
     def leave_proven(self, window: QueueWindow, index: PageIndex, head: int) -> None:
-        """Old tuples that are proven absent are to leave, at least those of the head's key."""
+        """Schedule old tuples that are proven absent, at least those with the head's key."""
         self._head, self._next = head, -1
         if self._context.binding.codec.exact:
             most = self._output.most_rows
@@ -73,11 +72,11 @@ class AbsentTuples:
                 self._proven, self._next = slots, None
 
     def leave_head(self, head: int) -> None:
-        """The tuples of this one's key are to leave."""
+        """Schedule all tuples with this one's key."""
         self._head, self._next = head, -1
 
     def leave(self, window: QueueWindow) -> bool:
-        """Emit and remove tuples; True when all that were to leave have left."""
+        """Emit and remove scheduled tuples; True when none is left."""
         return self._leave_proven(window) if self._proven is not None else self._leave_key(window)
 
     def _leave_proven(self, window: QueueWindow) -> bool:

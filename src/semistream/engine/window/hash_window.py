@@ -1,9 +1,9 @@
 """The window of the published joins: waiting stream tuples in a multi-hash-map, in arrival order.
 
-Two kinds, one for each way in which tuples leave:
+Two kinds, by the order in which tuples leave:
 
-- ``RingWindow`` (MESHJOIN): tuples leave in arrival order, so the slots are a ring and the
-  queue is just its two ends.
+- ``RingWindow`` (MESHJOIN): tuples leave in arrival order, so the slots form a ring and the
+  queue needs no links.
 - ``QueueWindow`` (HYBRIDJOIN): a matched tuple leaves at once, from anywhere, so the queue is
   a doubly linked list.
 """
@@ -24,10 +24,10 @@ from semistream.keys import Codes, Mask
 
 
 class HashWindow:
-    """What both kinds share: slots, rows, and the multi-hash-map over their codes."""
+    """Base of both windows: slots, rows, and the multi-hash-map over their codes."""
 
     slot_bytes = 8 + 4 + 4 + 4 + 1  # code, bucket, chain, dup, state
-    extra_bytes = 0  # beside the slots
+    extra_bytes = 0  # independent of the number of slots
 
     def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
         capacity = size.capacity
@@ -46,9 +46,9 @@ class HashWindow:
     def size_for(
         cls, layout: TupleLayout, nbytes: int, heap_per_tuple: float, longest: int = 0
     ) -> WindowSize:
-        """The window that these bytes allow; at least one slot.
+        """The largest window that fits into ``nbytes``; at least one slot.
 
-        Its heap has room for a tuple that takes ``longest`` bytes of it.
+        Its heap can hold a tuple of ``longest`` heap bytes.
         """
         nbytes -= cls.extra_bytes
         per_slot = cls.slot_bytes + layout.record.slot_bytes
@@ -60,7 +60,7 @@ class HashWindow:
 
     @classmethod
     def least_bytes(cls, layout: TupleLayout) -> int:
-        """Bytes of one slot, without what its tuple keeps in the heap."""
+        """Bytes of a window with one slot, without its heap."""
         return cls.slot_bytes + layout.record.slot_bytes + 128
 
     @property
@@ -115,7 +115,7 @@ class HashWindow:
 
 
 class RingWindow(HashWindow):
-    """Tuples leave in the order in which they came."""
+    """Tuples leave in arrival order."""
 
     def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
         super().__init__(layout, size)
@@ -145,7 +145,7 @@ class RingWindow(HashWindow):
 
 
 class QueueWindow(HashWindow):
-    """Tuples leave from anywhere; a doubly linked queue keeps their order."""
+    """Tuples leave in any order; a doubly linked queue keeps the arrival order."""
 
     slot_bytes = HashWindow.slot_bytes + 4 + 4 + 4 + 4  # older, newer, free slot, born
     extra_bytes = 2 * 4  # the queue's sentinel
@@ -158,7 +158,7 @@ class QueueWindow(HashWindow):
         self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()
         self._free_count = self.capacity
         self.turn = 1
-        self.born = np.empty(self.capacity, np.int32)  # the turn in which a tuple came
+        self.born = np.empty(self.capacity, np.int32)  # the turn in which a tuple arrived
 
     def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
         """Admit as many of these tuples as fit; returns how many."""
@@ -177,7 +177,7 @@ class QueueWindow(HashWindow):
         return int(self._newer[-1])
 
     def proven(self, firsts: Any, continues: Any, probed: Any, most: int) -> Slots:
-        """Among the oldest tuples, those whose page was probed after they came."""
+        """Those of the oldest tuples whose page was probed after they arrived: keys are absent."""
         slots = np.empty(min(most, 4096), np.int32)
         found = kernels.window.proven(
             firsts, continues, probed, self.born, self.codes, self._newer, 4096, slots
@@ -185,7 +185,7 @@ class QueueWindow(HashWindow):
         return slots[:found]
 
     def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:
-        """Slots of tuples that wait with this code, and where to go on (-1: that is all)."""
+        """Slots of waiting tuples with this code, and where to resume (-1: there are no more)."""
         slots = np.empty(most, np.int32)
         found, following = kernels.window.tuples_of(
             code, start, self._heads, self._chain, self._dup, self.codes, slots

@@ -1,4 +1,4 @@
-"""How the tuples of a stream are kept while they wait."""
+"""The storage layout of waiting stream tuples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semistream.keys import Codes
 
 @dataclass(frozen=True)
 class WindowSize:
-    """What fits into some bytes: slots, and a heap for values without a fixed width."""
+    """The size of a window: slots, and a heap for variable-width values."""
 
     capacity: int
     heap: int
@@ -24,7 +24,7 @@ class WindowSize:
 
 
 class TupleLayout:
-    """How a stream's tuples are kept. A key column that its code restores is not kept twice."""
+    """Which columns of a stream are stored. A key that its code can restore is not."""
 
     def __init__(self, binding: Binding, schema: pa.Schema) -> None:
         self.schema = schema
@@ -38,7 +38,7 @@ class TupleLayout:
         return [batch.column(i) for i in self.kept]
 
     def restore(self, kept: Sequence[pa.Array], codes: Codes) -> list[pa.Array]:
-        """All columns of the stream from the kept ones and the codes."""
+        """All columns of the stream, from the stored ones and the codes."""
         columns = dict(zip(self.kept, kept, strict=True))
         if self._from_code is not None:
             columns[self._key_places[0]] = self._key_of(codes)

@@ -1,10 +1,10 @@
-"""Which part of SweepJoin's budget its front stage should have, from what a run has seen.
+"""Adapts the front stage's share of SweepJoin's budget to what a run measures.
 
-A byte more for the front stage saves the waits of its coldest rows' hits. A byte more for the
-window spreads every page visit over more tuples. Both gains are in seconds per tuple and per
-byte, and are measured: the coldest rows' hits by the hand that passes them, the cost of waiting
-by the clock. Memory moves to where it gains more, in large steps and at growing intervals,
-because the window must be empty for a move.
+One more byte for the front stage saves the waits of the tuples that hit its coldest rows. One more
+byte for the window amortises every page visit over more tuples. Both gains are measured, in
+seconds per tuple and byte: hits of the coldest rows by the clock hand, the cost of waiting by the
+clock. Memory moves to where it gains more, in large steps and at growing intervals, because the
+window must be empty for a move.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.stats import Stats
 
 START, LEAST, MOST = 0.3, 0.02, 0.5
-IDLE_WINDOW = 0.6  # the front stage's share if the window is hardly used
-_HARDLY = 4  # a window is hardly used if at most slots // 4 were ever taken
-_SERVING = 0.1e-6  # seconds per tuple of a visit that no larger window would save
-_CLEAR = 2.0  # gains that differ by less are as good as equal: a move costs a sweep
-_SWEEPS = 3.0  # between the first two decisions
+IDLE_WINDOW = 0.6  # the front stage's share if the window is mostly idle
+_IDLE_PART = 4  # the window is mostly idle if at most slots // 4 were ever occupied
+_SERVE_SECONDS = 0.1e-6  # per tuple of a visit; a larger window would not save it
+_LEAST_RATIO = 2.0  # of the gains: a smaller difference is not worth the sweep that a move costs
+_FIRST_INTERVAL = 3.0  # sweeps between the first two decisions
 
 
 @dataclass
 class Term:
-    """What happened since the last decision."""
+    """Counters since the last decision."""
 
-    tuples: int = 0  # that were served, hits included
+    tuples: int = 0  # served, including hits
     hits: int = 0
     seconds: float = 0.0  # in visits
     sweeps: int = 0
 
 
 class MemoryMover:
-    """Decides on the front stage's share."""
+    """Decides the front stage's share."""
 
     def __init__(self) -> None:
         self.share = START
         self.term = Term()
-        self.moves = False  # memory is to move as soon as nothing waits,
-        self.drains = False  # and until then no tuple is taken in
-        self._interval = _SWEEPS
+        self.moves = False  # re-plan memory as soon as no tuple waits,
+        self.drains = False  # and admit no tuple until then
+        self._interval = _FIRST_INTERVAL
         self._direction = 0
         self._filled = False  # the window was full during this sweep
         self._most_waiting = 0
         self._served_before = self._hits_before = 0  # when the last decision was made
 
-    # -- what a run observes ---------------------------------------------------------------
+    # -- measurements ----------------------------------------------------------------------
 
     def note_window(self, waiting: int, is_full: bool) -> None:
-        """Tuples were taken in."""
+        """Called after tuples were admitted."""
         self._filled |= is_full
         self._most_waiting = max(self._most_waiting, waiting)
 
@@ -58,7 +58,7 @@ class MemoryMover:
         self.term.seconds += seconds
 
     def sweep_done(self, front: CountingCache, window: StretchWindow, stats: Stats) -> None:
-        """Decide, when a sweep has gone round, whether memory should move."""
+        """Called at the end of a sweep: decide whether memory should move."""
         filled, self._filled = self._filled, False
         if self.moves:
             return
@@ -79,31 +79,31 @@ class MemoryMover:
             self._served_before, self._hits_before = served, stats.front_stage_hits
 
     def moved(self) -> None:
-        """The budget has been divided anew."""
+        """Called after memory was re-planned."""
         self.moves = self.drains = False
 
     # -- decisions -------------------------------------------------------------------------
 
     @property
     def idle(self) -> bool:
-        """Whether the window is hardly used, because every micro-batch is drained."""
+        """Whether the window is mostly idle, because every micro-batch is drained."""
         return self.share == IDLE_WINDOW
 
     def decide_idle(self, most_waiting: int, capacity: int) -> bool:
-        """At the end of a sweep that never filled the window: whether the share has changed.
+        """Decide after a sweep that never filled the window; returns whether the share changed.
 
-        So it is where every micro-batch is drained before the next one comes.
+        This happens if every micro-batch is drained before the next one arrives.
         """
-        if self.share >= IDLE_WINDOW or _HARDLY * most_waiting > capacity:
+        if self.share >= IDLE_WINDOW or _IDLE_PART * most_waiting > capacity:
             return False
         self.term = Term()
         self.share = IDLE_WINDOW
         return True
 
     def decide(self, coldest: float, row_bytes: float, window_bytes: int) -> bool:
-        """At the end of a sweep: whether the share has changed.
+        """Decide after a sweep; returns whether the share changed.
 
-        ``coldest`` is the number of hits that each of the least used rows has per sweep.
+        ``coldest`` is the average number of hits per sweep of the least used rows.
         """
         term = self.term
         missed = term.tuples - term.hits
@@ -112,15 +112,15 @@ class MemoryMover:
         self.term = Term()
         waiting = term.seconds / missed
         front = coldest / (term.tuples / term.sweeps) / row_bytes * waiting
-        window = missed / term.tuples * max(0.0, waiting - _SERVING) / window_bytes
-        if front * _CLEAR < window:
+        window = missed / term.tuples * max(0.0, waiting - _SERVE_SECONDS) / window_bytes
+        if front * _LEAST_RATIO < window:
             direction, ratio = -1, window / max(front, 1e-30)
-        elif window * _CLEAR < front:
+        elif window * _LEAST_RATIO < front:
             direction, ratio = 1, front / max(window, 1e-30)
         else:
             self._interval *= 2
             return False
-        if direction == -self._direction:  # it went a little too far: near enough
+        if direction == -self._direction:  # the last step overshot slightly: close enough
             self._direction = 0
             self._interval *= 4
             return False

@@ -1,4 +1,4 @@
-"""Rows that several tuples waited for are offered to the front stage, many at a time."""
+"""Collects hot rows, and offers many at a time to the front stage."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from semistream.joins.sweep.stretch_window import StretchWindow
 
 
 class Offers:
-    """Candidates of the last visits: their rows are copied out while their page is in memory."""
+    """Candidates of the last visits; their rows are copied while their page is in memory."""
 
     def __init__(self, context: Context, table: TableShape, plan: SweepPlan) -> None:
         self._context = context
@@ -38,7 +38,7 @@ class Offers:
         rows: Any,
         slots: Any,
     ) -> None:
-        """Pairs of page rows and tuples were found: some rows may be worth an offer."""
+        """Collect the rows of these pairs that reach the front stage's threshold."""
         first, worth = front.candidates(places, rows, slots, window.codes)
         buffer = self._rows
         while len(first):
@@ -58,6 +58,6 @@ class Offers:
         report(self._context, front, *front.offer(codes, np.ones_like(rows), worth, columns, rows))
 
     def withdraw(self) -> None:
-        """Discard what was collected: the table has changed."""
+        """Discard the collected rows: the table has changed."""
         self._keys.clear()
         self._rows.clear()

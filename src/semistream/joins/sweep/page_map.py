@@ -1,8 +1,8 @@
-"""Where the columns lie within each page, so that a page need not be parsed again.
+"""Buffer offsets of the columns within each page, so that a page is parsed only once.
 
 Arrow finds the buffers of a page by parsing its metadata, which costs as much as joining a
-hundred tuples with it. Segments never change, so it is done once per page: what is learned is
-kept as offsets from the page's beginning, and later readings only add the address.
+hundred tuples with it. Segments are immutable, so each page is parsed once: the offsets from its
+start are recorded, and later reads only add the address.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PageMap:
         return bool(self._known[first : first + count].all())
 
     def learn(self, first: int, pages: Sequence[pa.RecordBatch], addresses: Any) -> None:
-        """Note where the columns of these pages lie; pages with nulls stay unknown."""
+        """Record the offsets of these pages' columns; pages with nulls stay unknown."""
         columns = PageColumns(self._types, len(pages))
         names = len(self._names)
         for place, page in enumerate(pages):
@@ -56,15 +56,16 @@ class PageMap:
         self._known[here] = columns.all_plain
 
     def scan(self, first: int, addresses: Any) -> MappedScan:
-        """Pages that were loaded to these addresses, and are known."""
+        """A scan of known pages that were loaded to these addresses."""
         end, names = first + len(addresses), len(self._names)
         at = self._offsets[:, first:end] + addresses
-        columns = self._columns.moved(at[1 : 1 + names], at[1 + names :], self._sizes[:, first:end])
+        values, contents, sizes = at[1 : 1 + names], at[1 + names :], self._sizes[:, first:end]
+        columns = self._columns.at_addresses(values, contents, sizes)
         return MappedScan(first, columns, at[0], self._rows[first:end])
 
 
 class MappedScan:
-    """Pages in the buffer that are known by addresses alone."""
+    """Pages in the buffer that are accessed by address, without parsing."""
 
     mapped: ClassVar[Literal[True]] = True
 

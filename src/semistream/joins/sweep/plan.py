@@ -11,8 +11,8 @@ from semistream.engine.plan import (
     Part,
     Planned,
     buffer_pages,
+    fixed_bytes,
     page_scratch,
-    sized,
 )
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
@@ -26,13 +26,13 @@ _UNSEEN_WINDOW = 1024
 
 @dataclass(frozen=True)
 class SweepPlan(MemoryPlan):
-    """Further parts: reads ahead and the page map; ``beside`` are rows that are gathered or
-    offered, and absent keys."""
+    """Adds read-ahead and the page map; ``extra_bytes`` is for gathered rows, offered rows and the
+    cache of absent keys."""
 
     window: StretchWindowSize | None = None
     reads_ahead: int = 0
     page_map: bool = False
-    widest_row: int = 0  # of the master, that gathering has room for
+    widest_row: int = 0  # of the master, for which gathering has room
     offers: int = 0
     absent_bytes: int = 0
 
@@ -47,7 +47,7 @@ def plan_sweep(
 ) -> SweepPlan:
     budget = parse_size(join.memory)
     share, most = settings.stretch_share, settings.stretch_pages
-    if table.mapped:  # mapped pages are cheap to have, and nothing else is in flight
+    if table.mapped:  # mapped pages need no buffer
         share, most = settings.mapped_stretch_share, settings.mapped_stretch_pages
     pages = buffer_pages(join, table, share, most)
     reader = table.buffer_bytes(pages)
@@ -61,8 +61,8 @@ def plan_sweep(
         if stream.layout is None
         else StretchWindow.least_bytes(stream.layout) + stream.longest_heap_bytes
     )
-    asked = sized(front, "front_stage")
-    division = Division(join, table, stream, settings, disk=disk, least=least, asked=asked)
+    reserved = fixed_bytes(front, "front_stage")
+    division = Division(join, table, stream, settings, disk=disk, least=least, reserved=reserved)
     plan = SweepPlan(
         budget=division.budget,
         smallest=division.smallest,
@@ -97,14 +97,14 @@ def plan_sweep(
         front=size,
         front_bytes=front_bytes,
         window=window,
-        beside=gathered + offered + absent,
+        extra_bytes=gathered + offered + absent,
         offers=offers,
         absent_bytes=absent,
     )
 
 
 def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings) -> int:
-    """Reads ahead of the visit that is being joined; direct reads need a buffer for each."""
+    """Reads to queue ahead of the current visit; direct reads need a buffer each."""
     if not table.can_prefetch or not table.num_pages:
         return 0
     if not table.direct:
@@ -115,8 +115,8 @@ def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings
 
 
 def _page_map_bytes(table: TableShape, budget: int, settings: Settings) -> int:
-    """Bytes of the page map where pages can be joined by address: one row per key, codes as
-    stored; 0 where they cannot, or where it would be too large."""
+    """Bytes of the page map; 0 if it would be too large, or if pages cannot be joined by
+    address, which needs unique keys that are stored as their codes."""
     nbytes = PageMap.bytes_for(table.num_pages, len(table.output_types))
     can = table.exact and table.int64_key and table.unique and table.can_address
     return nbytes if can and settings.page_map_share * nbytes <= budget else 0

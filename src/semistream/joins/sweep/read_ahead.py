@@ -1,4 +1,4 @@
-"""SweepJoin's page access: the pages of the next visits are requested while this one is joined."""
+"""SweepJoin's page access: prefetches the pages of the next visits while this one is joined."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from semistream.joins.sweep.plan import SweepPlan
 from semistream.master.pages import PageSource
 
 Fetched = tuple[list[pa.RecordBatch], Any]
-"""Pages that were parsed (none, if the page map knows them) and their addresses."""
+"""Parsed pages (none if the page map knows them) and their addresses."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Visit:
 
 
 class ReadAhead:
-    """Readers of a stretch each, and the map of pages that were parsed before."""
+    """The readers, each for one stretch, and the map of pages that were parsed before."""
 
     def __init__(
         self, context: Context, source: PageSource, table: TableShape, plan: SweepPlan
@@ -50,7 +50,7 @@ class ReadAhead:
         reader: Any = source.reader(plan.buffer_pages, context.direct)
         self._reader = reader
         self._idle: list[Any] = []
-        if self.ahead and context.direct:  # each read needs a buffer; else the page cache is one
+        if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
             self._idle.extend(reader.beside(self.ahead))
         self._readers = [self._reader, *self._idle]
         self._map: PageMap | None = None
@@ -67,7 +67,7 @@ class ReadAhead:
 
     @property
     def buffer_bytes(self) -> int:
-        """Bytes of one request, at most."""
+        """Maximum bytes of one request."""
         return int(self._reader.nbytes)
 
     def close(self) -> None:
@@ -75,16 +75,16 @@ class ReadAhead:
             reader.close()
 
     def request(self, visits: Sequence[Visit], most: int) -> None:
-        """Let the disk begin on the next visits' pages, with at most ``most`` reads in flight."""
+        """Prefetch the next visits' pages, with at most ``most`` reads in flight."""
         direct = self._context.direct
         if not self.ahead or (direct and not self._idle):
             return  # no buffer to request into
         requested = [visit.reader for visit in visits if visit.reader is not None]
-        flying = 0
-        while flying < len(requested) and requested[-1 - flying].in_flight:  # from the newest back
-            flying += 1
+        in_flight = 0
+        while in_flight < len(requested) and requested[-1 - in_flight].in_flight:  # from the newest back
+            in_flight += 1
         others = (visit for visit in visits if visit.reader is None)
-        for visit in itertools.islice(others, max(0, most - flying)):
+        for visit in itertools.islice(others, max(0, most - in_flight)):
             if direct and not self._idle:
                 return
             reader = self._idle.pop() if direct else self._reader
@@ -92,7 +92,7 @@ class ReadAhead:
             visit.reader = reader
 
     def load(self, visit: Visit) -> Scan | MappedScan:
-        """Read the visit's first pages, or wait for them. A failure can be repeated."""
+        """Read the visit's first pages, or wait for their prefetch. Can be retried if it fails."""
         first, count = visit.first, min(self.pages, visit.last - visit.first + 1)
         reader, visit.reader = visit.reader or self._reader, None
         read = partial(self._fetch, reader, first, count)
@@ -115,7 +115,7 @@ class ReadAhead:
         return scan
 
     def fill(self, scan: Scan) -> None:
-        """Read on: a key that runs through many pages has more of them than a buffer."""
+        """Read the next pages: a single key may span more pages than the buffer holds."""
         reader, first = self._reader, scan.next
         count = min(self.pages, scan.last - first + 1)
         pages = count_read(
@@ -131,7 +131,7 @@ class ReadAhead:
         scan.next += count
 
     def _fetch(self, reader: Any, first: int, count: int) -> Fetched:
-        """Read pages, and parse those that the map does not know yet."""
+        """Read pages, and parse them unless the map knows them."""
         if self._map is None:
             return reader.read(first, count), None
         addresses = reader.load(first, count)

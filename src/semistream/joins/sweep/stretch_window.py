@@ -17,14 +17,14 @@ from semistream.joins.sweep.stretches import Stretches
 from semistream.keys import Codes
 
 _LARGEST_CHUNK = 64
-_CHUNKS_PER_STRETCH = 8  # on average, in a full window: a half-empty one costs little
+_CHUNKS_PER_STRETCH = 8  # on average, in a full window: a half-empty chunk costs little
 _TUPLE = 8 + 1 + 1  # bytes: code, state, and a share of the lists of slots that are being served
 _CHUNK = 4 + 4  # bytes: link, and place in the stack of free chunks
 
 
 @dataclass(frozen=True)
 class StretchWindowSize(WindowSize):
-    """``chunk`` slots lie side by side."""
+    """``chunk`` adjacent slots make a chunk."""
 
     chunk: int
 
@@ -54,9 +54,9 @@ class StretchWindow:
     def size_for(
         layout: TupleLayout, nbytes: int, heap_per_tuple: float, longest: int, stretches: int
     ) -> StretchWindowSize:
-        """The window that these bytes allow; at least one chunk.
+        """The largest window that fits into ``nbytes``; at least one chunk.
 
-        Its heap has room for a tuple that takes ``longest`` bytes of it.
+        Its heap can hold a tuple of ``longest`` heap bytes.
         """
         bare = _TUPLE + layout.record.slot_bytes + heap_per_tuple
         wanted = int(nbytes / bare) // (_CHUNKS_PER_STRETCH * stretches)
@@ -75,7 +75,7 @@ class StretchWindow:
 
     @staticmethod
     def least_bytes(layout: TupleLayout) -> int:
-        """Bytes of one slot, without what its tuple keeps in the heap."""
+        """Bytes of a window with one slot, without its heap."""
         return _TUPLE + _CHUNK + layout.record.slot_bytes + 128
 
     def wait_for(self, stretches: Stretches) -> None:
@@ -127,11 +127,11 @@ class StretchWindow:
         return self.layout.keys(self.rows, slots, self.codes[slots])
 
     def next_needed(self, stretch: int) -> int:
-        """The first stretch from this one on, going round, that someone waits for, or -1."""
+        """The first stretch from this one on, wrapping around, with waiting tuples; or -1."""
         return int(kernels.sweep.next_needed(stretch, self._head))
 
     def collect(self, stretch: int) -> tuple[Slots, Any]:
-        """All tuples that wait for a stretch, and the chunks they lie in; its list is empty now."""
+        """Empty a stretch's list; returns its tuples and their chunks."""
         slots, chunks = kernels.sweep.collect(
             stretch, self._size, self._head, self._fill, self._next_chunk
         )
@@ -153,7 +153,7 @@ class StretchWindow:
         return int(found)
 
     def match_mapped(self, scan: Any, slots: Slots, cursor: Any, once: bool, out: Any) -> int:
-        """The same for pages that are known by their addresses."""
+        """The same for pages that are accessed by address."""
         found = kernels.sweep.match_mapped(
             scan.keys, scan.sizes, slots, cursor, once, self.codes, self.state, *out
         )
@@ -164,7 +164,7 @@ class StretchWindow:
         self.count -= len(slots)
 
     def free(self, slots: Slots, chunks: Any) -> None:
-        """These tuples' values, and these chunks, are no longer needed."""
+        """Release the values of these tuples, and these chunks."""
         self.rows.free(slots)
         self._free[self._free_count : self._free_count + len(chunks)] = chunks
         self._free_count += len(chunks)

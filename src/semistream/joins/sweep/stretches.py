@@ -1,4 +1,4 @@
-"""Stretches: neighbouring pages that are read with one request, and waited for together."""
+"""Stretches: adjacent pages that are read with one request and share a list of waiting tuples."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _NO_STRETCHES = np.zeros(0, np.int32)
 
 
 def first_pages(continues: Any, pages: int) -> Any:
-    """The first page of every stretch, and the end of the last one. No key crosses a stretch's
-    end; a stretch has at most ``pages`` pages, unless a single key runs through more."""
-    ends = np.flatnonzero(~continues) + 1  # of pages whose last key goes no further
+    """The first page of every stretch, and the end of the last one. No key crosses the end of
+    a stretch; a stretch has at most ``pages`` pages, unless a single key spans more."""
+    ends = np.flatnonzero(~continues) + 1  # of pages whose last key does not continue
     bounds, before = [0], 0
     for end in ends.tolist():
         if end - bounds[-1] > pages and before > bounds[-1]:
             bounds.append(before)
         before = end
-    return np.array([*bounds, len(continues)], np.int64)  # an empty master: one, of nothing
+    return np.array([*bounds, len(continues)], np.int64)  # an empty master has one empty stretch
 
 
 def stretches_bytes(count: int) -> int:
-    """Bytes of so many stretches, with what a window keeps for each."""
+    """Bytes of ``count`` stretches, including the window's bytes per stretch."""
     return _BYTES * count + 8
 
 

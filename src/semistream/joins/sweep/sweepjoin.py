@@ -51,7 +51,7 @@ from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
-from semistream.engine.window_policy import refuse_too_large
+from semistream.engine.window_policy import check_tuples_fit
 from semistream.joins.base import Join
 from semistream.joins.sweep.memory_mover import START, MemoryMover
 from semistream.joins.sweep.offers import Offers
@@ -214,7 +214,7 @@ class Sweep(Policy):
             self._mover.note_window(window.count, self.full)
 
     def check_batch(self, batch: pa.RecordBatch) -> None:
-        refuse_too_large(self.join, StretchWindow, self._window, batch)
+        check_tuples_fit(self.join, StretchWindow, self._window, batch)
 
     def _add(self, part: Slice, rows: Rows) -> int:
         assert self._window is not None

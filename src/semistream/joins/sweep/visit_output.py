@@ -1,8 +1,8 @@
-"""Output rows of several visits, gathered until a batch is full.
+"""Gathers the output rows of several visits until a batch is full.
 
-Pages pass with a few matches each, and an output batch per page would cost more than its rows.
-Master columns are copied while their page is in memory; stream columns when the batch is made, so
-the slots of served tuples are given back only then.
+Each page has only a few matches, and an output batch per page would cost more than its rows.
+Master columns are copied while their page is in memory, stream columns when the batch is built, so
+the slots of served tuples are freed only then.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class VisitOutput:
 
     def room(self) -> int:
         """Rows that can still be gathered; at least one."""
-        if self._gathered.count >= self._output.most_rows:  # it shrinks when a wide tuple comes
+        if self._gathered.count >= self._output.most_rows:  # it shrinks when a wide tuple arrives
             self.hand_over()
         return self._output.most_rows - self._gathered.count
 
     def add(self, columns: PageColumns | None, places: Any, rows: Any, slots: Any) -> None:
-        """Pairs of page rows (row ``rows[i]`` of page ``places[i]``) and tuples."""
+        """Add pairs of page rows (row ``rows[i]`` of page ``places[i]``) and tuples."""
         if self._how == "left_anti" or not len(rows):
             return
         if columns is not None:
@@ -76,8 +76,8 @@ class VisitOutput:
             self.hand_over()
 
     def add_absent(self, slots: Slots) -> Slots:
-        """Tuples without a match, if ``how`` keeps them; returns those for which there is no
-        room before the next batch."""
+        """Add unmatched tuples, if ``how`` keeps them; returns those that do not fit into this
+        batch."""
         if not self._output.wants_unmatched:
             return slots[:0]
         some = slots[: self._output.most_rows - self._absent_count]
@@ -93,7 +93,7 @@ class VisitOutput:
         self.served_tuples += len(visit.slots)
 
     def hand_over(self) -> None:
-        """Emit what was gathered, and give the served tuples' slots back."""
+        """Emit the gathered rows, and free the slots of served tuples."""
         if self._partners:
             slots = np.concatenate(self._partners)
             self._partners = []
