@@ -34,7 +34,7 @@ class MemoryReader:
         self.bytes_read = 0
         self.is_closed = False
         self.in_flight = False
-        self.asked: list[tuple[int, int]] = []
+        self.prefetched: list[tuple[int, int]] = []
 
     @property
     def nbytes(self) -> int:
@@ -51,11 +51,11 @@ class MemoryReader:
         self.bytes_read += sum(page.nbytes for page in pages)
         return pages
 
-    def ask(self, first: int, count: int) -> None:
-        self.asked.append((first, count))
+    def prefetch(self, first: int, count: int) -> None:
+        self.prefetched.append((first, count))
         self.in_flight = True
 
-    def beside(self, count: int) -> list[MemoryReader]:
+    def more_readers(self, count: int) -> list[MemoryReader]:
         return [MemoryReader(self._source, self._most) for _ in range(count)]
 
     def close(self) -> None:

@@ -59,7 +59,7 @@ class Disk:
         return self.read(*arguments)
 
     def finished(self, ahead: DiskRead) -> int:
-        """What was asked ahead fails like anything else."""
+        """A prefetch fails like any other read."""
         got = self.finish(ahead)
         self.ahead += 1
         return -errno.EIO if self.fails() else got

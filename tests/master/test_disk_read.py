@@ -94,19 +94,19 @@ def test_a_read_in_flight_may_be_forgotten(descriptor: int, ahead: DiskRead) -> 
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_a_reader_that_was_asked_reads_the_same(direct: bool, tmp_path: Path) -> None:
+def test_a_prefetching_reader_reads_the_same(direct: bool, tmp_path: Path) -> None:
     if direct:
         needs_direct_io(tmp_path)
     table = MasterTable.build(numbers(5_000), tmp_path / "t", key="id", page_bytes=9_000)
-    plain, asked = table.reader(2), table.reader(2, direct=direct)
-    assert isinstance(asked, PlainReader)
+    plain, prefetching = table.reader(2), table.reader(2, direct=direct)
+    assert isinstance(prefetching, PlainReader)
     for first in range(0, table.num_pages - 1, 2):
-        asked.ask(first, 2)
-        assert asked.read(first, 2) == plain.read(first, 2)
-        asked.ask(first, 2)  # and then something else is wanted
-        assert asked.read(first + 1) == plain.read(first + 1)
-    asked.ask(0, 2)
-    asked.close()
+        prefetching.prefetch(first, 2)
+        assert prefetching.read(first, 2) == plain.read(first, 2)
+        prefetching.prefetch(first, 2)  # and then something else is wanted
+        assert prefetching.read(first + 1) == plain.read(first + 1)
+    prefetching.prefetch(0, 2)
+    prefetching.close()
 
 
 def test_where_nothing_is_read_ahead_it_is_read_when_wanted(
@@ -115,10 +115,10 @@ def test_where_nothing_is_read_ahead_it_is_read_when_wanted(
     needs_direct_io(tmp_path)
     monkeypatch.setattr(DiskRead, "make", lambda: None)
     table = MasterTable.build(numbers(5_000), tmp_path / "t", key="id", page_bytes=9_000)
-    plain, asked = table.reader(2), table.reader(2, direct=True)
-    assert isinstance(asked, PlainReader)
-    asked.ask(4, 2)
-    assert asked.read(4, 2) == plain.read(4, 2)
+    plain, prefetching = table.reader(2), table.reader(2, direct=True)
+    assert isinstance(prefetching, PlainReader)
+    prefetching.prefetch(4, 2)
+    assert prefetching.read(4, 2) == plain.read(4, 2)
 
 
 def test_a_child_process_reads_for_itself(descriptor: int, ahead: DiskRead) -> None:

@@ -186,7 +186,7 @@ class PlainReader:
         )
         self._arrow: Any = None  # the buffer of the last load
         self._ahead: DiskRead | None = None
-        self._asked = (0, 0)
+        self._prefetched = (0, 0)
         self.bytes_read = 0
 
     @staticmethod
@@ -199,7 +199,7 @@ class PlainReader:
     def nbytes(self) -> int:
         return self._buffer.nbytes if self._buffer else 0
 
-    def beside(self, count: int) -> list[PlainReader]:
+    def more_readers(self, count: int) -> list[PlainReader]:
         """More readers like this one, for reads in flight. Invalidates this reader's pages."""
         self._buffer, *others = PageBuffer.side_by_side(self.nbytes, 1 + count)
         return [PlainReader(self._segment, self._at_once, self._direct, one) for one in others]
@@ -213,7 +213,7 @@ class PlainReader:
         self.load(first, count)
         return self.parse()
 
-    def ask(self, first: int, count: int) -> None:
+    def prefetch(self, first: int, count: int) -> None:
         """Start reading ahead the pages of the next :meth:`load` or :meth:`read`.
 
         With ``direct`` they are read into the buffer, whose present content is overwritten.
@@ -225,8 +225,8 @@ class PlainReader:
             if self._ahead is None:  # no asynchronous reads: load reads it later
                 return
         begin, _, want = extent(self._segment, first, count, self._direct)
-        self._asked = (first, count)
-        self._segment.file.ask(self._ahead, self._buffer.view[:want], begin)
+        self._prefetched = (first, count)
+        self._segment.file.prefetch(self._ahead, self._buffer.view[:want], begin)
 
     @property
     def in_flight(self) -> bool:
@@ -249,7 +249,7 @@ class PlainReader:
             self._buffer,
             0,
             self._direct,
-            ahead=came if self._asked == (first, count) else 0,
+            ahead=came if self._prefetched == (first, count) else 0,
         )
         self._first = first
         self.bytes_read += nbytes
@@ -273,7 +273,7 @@ class MappedReader(PlainReader):
     fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
     """
 
-    def ask(self, first: int, count: int) -> None:
+    def prefetch(self, first: int, count: int) -> None:
         """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
 
     def load(self, first: int, count: int) -> Any:

@@ -106,11 +106,11 @@ class StitchedFile:
             done += len(part)
         return done
 
-    def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
-        """As :meth:`LocalFile.ask`; does not read ahead across the end of a file."""
+    def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+        """As :meth:`LocalFile.prefetch`; does not read ahead across the end of a file."""
         i, at = self._find(offset)
         if i + 1 == len(self._files) or offset + len(target) <= self._starts[i + 1]:
-            self._files[i].ask(ahead, target, at)
+            self._files[i].prefetch(ahead, target, at)
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """As :meth:`LocalFile.map`; None for a range across the end of a file."""

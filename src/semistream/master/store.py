@@ -42,7 +42,7 @@ class RangeFile(Protocol):
     def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
         """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
 
-    def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+    def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
         """Start reading the range of the next :meth:`read_into`: directly into ``target`` with
         ``ahead``, otherwise into the page cache."""
 
@@ -272,7 +272,7 @@ class LocalFile:
                 break
         return done
 
-    def ask(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+    def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
         if ahead is not None:
             ahead.begin(self._past_the_cache(), target, offset)
         elif hasattr(os, "posix_fadvise"):

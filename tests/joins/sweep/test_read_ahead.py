@@ -50,7 +50,7 @@ def test_visits_are_requested_in_order_up_to_a_limit(direct: bool) -> None:
     reads.request(visits, 2)
     assert visits[2].reader is None  # two are in flight
     readers = {id(v.reader): v.reader for v in visits[:2]}
-    assert [a for reader in readers.values() for a in reader.asked] == [(0, 2), (3, 1)]
+    assert [a for reader in readers.values() for a in reader.prefetched] == [(0, 2), (3, 1)]
     for number, first in enumerate((0, 3)):
         scan = reads.load(visits[number])
         assert scan.codes[0] == 10 * first

@@ -51,7 +51,7 @@ class ReadAhead:
         self._reader = reader
         self._idle: list[Any] = []
         if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
-            self._idle.extend(reader.beside(self.ahead))
+            self._idle.extend(reader.more_readers(self.ahead))
         self._readers = [self._reader, *self._idle]
         self._map: PageMap | None = None
         if plan.page_map:
@@ -88,7 +88,7 @@ class ReadAhead:
             if direct and not self._idle:
                 return
             reader = self._idle.pop() if direct else self._reader
-            reader.ask(visit.first, min(self.pages, visit.last - visit.first + 1))
+            reader.prefetch(visit.first, min(self.pages, visit.last - visit.first + 1))
             visit.reader = reader
 
     def load(self, visit: Visit) -> Scan | MappedScan:
