@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 import semistream as ss
 from semistream import workload
 from semistream.spark import workload_source
-from semistream.spark.workload_source import WorkloadStream, parts, understood
+from semistream.spark.workload_source import WorkloadStream, parse_options, parts
 
 OPTIONS = {
     "products": "5000",
@@ -114,7 +114,7 @@ def test_as_a_table(spark: Any) -> None:
 )
 def test_bad_options_are_refused_by_name(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ss.ConfigError) as refusal:
-        understood({**OPTIONS, **{name: str(value) for name, value in options.items()}})
+        parse_options({**OPTIONS, **{name: str(value) for name, value in options.items()}})
     assert said in str(refusal.value)
 
 
@@ -133,7 +133,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def reader(**options: Any) -> WorkloadStream:
-    return WorkloadStream(understood({**OPTIONS, **{k: str(v) for k, v in options.items()}}), 2)
+    return WorkloadStream(parse_options({**OPTIONS, **{k: str(v) for k, v in options.items()}}), 2)
 
 
 def test_tuples_arrive_at_their_rate_also_while_nobody_reads(clock: list[int]) -> None:

@@ -65,7 +65,7 @@ class ExternalSort:
     def sorted(self) -> Iterator[pa.RecordBatch]:
         """All rows in key order, in batches of about a block."""
         if not self._runs:
-            yield from self._sort_gathered()
+            yield from self._sort_in_memory()
             return
         if self._gathered:
             self._spill()
@@ -76,7 +76,7 @@ class ExternalSort:
         yield from self._merge(self._runs)
 
     def _spill(self) -> None:
-        self._runs.append(self._write_run(self._sort_gathered()))
+        self._runs.append(self._write_run(self._sort_in_memory()))
         pa.default_memory_pool().release_unused()
 
     def _write_run(self, blocks: Iterator[pa.RecordBatch]) -> Path:
@@ -107,7 +107,7 @@ class ExternalSort:
         if held:
             yield joined(held)
 
-    def _sort_gathered(self) -> Iterator[pa.RecordBatch]:
+    def _sort_in_memory(self) -> Iterator[pa.RecordBatch]:
         batches, self._gathered = self._gathered, []
         nbytes, self._bytes = self._bytes, 0
         if not batches:

@@ -79,7 +79,7 @@ class WorkloadOptions:
         )
 
 
-def understood(options: Mapping[str, str]) -> WorkloadOptions:
+def parse_options(options: Mapping[str, str]) -> WorkloadOptions:
     """Parse and check every option; names are case-insensitive, as everywhere in Spark."""
     given = {name.lower(): value for name, value in options.items()}
     unknown = [name for name in given if name not in {n.lower() for n in _KNOWN} | {*_SPARKS}]
@@ -172,7 +172,7 @@ class WorkloadSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        understood(self.options)  # raise for a bad option when the stream is created
+        parse_options(self.options)  # raise for a bad option when the stream is created
         return StructType(
             [
                 StructField("sale_id", LongType(), False),
@@ -182,10 +182,10 @@ class WorkloadSource(DataSource):
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        return WorkloadStream(understood(self.options), self.slots or 1)
+        return WorkloadStream(parse_options(self.options), self.slots or 1)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return WorkloadTable(understood(self.options), self.slots or 1)
+        return WorkloadTable(parse_options(self.options), self.slots or 1)
 
 
 class Part(InputPartition):
