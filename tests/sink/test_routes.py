@@ -38,14 +38,14 @@ def test_the_second_sink_of_a_batch_is_refused() -> None:
 
     done, first, second = _Done(), postgres(), postgres("you")
     batch = Batch("query", 7)
-    done.refuse_again("run 1", batch, first)
+    done.check_not_written("run 1", batch, first)
     done.add("run 1", batch, first)
     with pytest.raises(ss.ConfigError, match=r"two sinks .* batch 7 .*facts.* route="):
-        done.refuse_again("run 1", batch, second)
-    done.refuse_again("run 1", Batch("query", 8), second)
-    done.refuse_again("run 1", Batch("query-late", 7), second)
-    done.refuse_again("run 1", batch, postgres(table="others"))
-    done.refuse_again("run 2", batch, first)  # a new start repeats the batch, as it must
+        done.check_not_written("run 1", batch, second)
+    done.check_not_written("run 1", Batch("query", 8), second)
+    done.check_not_written("run 1", Batch("query-late", 7), second)
+    done.check_not_written("run 1", batch, postgres(table="others"))
+    done.check_not_written("run 2", batch, first)  # a new start repeats the batch, as it must
 
 
 def test_keys_of_routes() -> None:

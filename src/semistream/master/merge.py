@@ -12,7 +12,7 @@ from semistream.keys import KeyCodec
 from semistream.master.index import Keys, single
 from semistream.master.page_buffer import PageBuffer, aligned
 from semistream.master.page_layout import PageLayout
-from semistream.master.reader import OpenSegment, fetch, refuse_read
+from semistream.master.reader import OpenSegment, fetch, raise_read_error
 from semistream.master.sort import joined
 from semistream.master.store import ALIGNMENT
 
@@ -62,7 +62,7 @@ class MergingReader:
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         pages = self._layout.num_pages
         if self._buffers is None or first < 0 or count > self._at_once or first + count > pages:
-            refuse_read(first, count, pages, self._at_once, self._buffers is None)
+            raise_read_error(first, count, pages, self._at_once, self._buffers is None)
         wanted = self._layout.pieces[first : first + count]
         loaded = [self._load(s, wanted[:, s]) for s in range(len(self._layout.segments))]
         return [self._merged(page, loaded) for page in range(first, first + count)]

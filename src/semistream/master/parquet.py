@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError
-from semistream.master.reader import refuse_read
+from semistream.master.reader import raise_read_error
 from semistream.master.row_sizes import Sizes, cumulative_bytes
 from semistream.master.sort import joined
 from semistream.master.source import open_parquet, parquet_files
@@ -168,7 +168,7 @@ class ParquetReader:
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         pages = self._source.num_pages
         if self._closed or first < 0 or count > self._at_once or first + count > pages:
-            refuse_read(first, count, pages, self._at_once, self._closed)
+            raise_read_error(first, count, pages, self._at_once, self._closed)
         return [self._page(number) for number in range(first, first + count)]
 
     def close(self) -> None:

@@ -207,7 +207,7 @@ class PlainReader:
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         buffer = self._buffer
         if buffer is None or first < 0 or count > self._at_once or first + count > self._pages:
-            refuse_read(first, count, self._pages, self._at_once, buffer is None)
+            raise_read_error(first, count, self._pages, self._at_once, buffer is None)
         if count < 1:
             return []
         self.load(first, count)
@@ -292,7 +292,7 @@ class MappedReader(PlainReader):
         return self._starts + self._arrow.address
 
 
-def refuse_read(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:
+def raise_read_error(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:
     if closed:
         raise ConfigError("this reader is closed; ask the table for a new one")
     raise ConfigError(

@@ -93,7 +93,7 @@ class SqlMaster:
         self._keys = [by_name[name] for name in self.key]
         self.codec = KeyCodec.for_types([c.type for c in self._keys], list(self.key))
         if unique:
-            self._refuse_duplicates()
+            self._check_duplicates()
         self._cut()
 
     def _open_dialect(self) -> None:
@@ -127,7 +127,7 @@ class SqlMaster:
             Column(c.name, types.get(c.name, c.type), c.declared) for c in found if c.name in keep
         ]
 
-    def _refuse_duplicates(self) -> None:
+    def _check_duplicates(self) -> None:
         keys = ", ".join(self._dialect.ordered(column) for column in self._keys)
         twice = self._rows(
             f"SELECT 1 FROM {self._from} WHERE {self._present()} "

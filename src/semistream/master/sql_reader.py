@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from semistream.master.reader import refuse_read
+from semistream.master.reader import raise_read_error
 
 if TYPE_CHECKING:
     from semistream.master.sql import SqlMaster
@@ -28,7 +28,7 @@ class SqlReader:
     def read(self, first: int, count: int = 1) -> list[pa.RecordBatch]:
         pages = self._source.num_pages
         if self._closed or first < 0 or count > self._at_once or first + count > pages:
-            refuse_read(first, count, pages, self._at_once, self._closed)
+            raise_read_error(first, count, pages, self._at_once, self._closed)
         batches = [self._source.page(number) for number in range(first, first + count)]
         self.bytes_read += sum(batch.nbytes for batch in batches)
         return batches

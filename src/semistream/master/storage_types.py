@@ -44,7 +44,7 @@ def _storage_field(field: pa.Field) -> pa.Field:
 
 def storage_fields(schema: pa.Schema) -> pa.Schema:
     """The schema on disk, or of a decoded page; raises for duplicate names."""
-    _refuse_twice(schema.names, "the data")
+    _check_unique_names(schema.names, "the data")
     return pa.schema([_storage_field(field) for field in schema])
 
 
@@ -53,7 +53,7 @@ def storage_schema(schema: pa.Schema, key: Sequence[str]) -> pa.Schema:
     if not key:
         raise SchemaError("key=[] names no column; give the column(s) to join on")
     stored = storage_fields(schema)
-    _refuse_twice(list(key), "key")
+    _check_unique_names(list(key), "key")
     absent = [name for name in key if name not in schema.names]
     if absent:
         raise SchemaError(
@@ -64,7 +64,7 @@ def storage_schema(schema: pa.Schema, key: Sequence[str]) -> pa.Schema:
     return stored
 
 
-def _refuse_twice(names: list[str], what: str) -> None:
+def _check_unique_names(names: list[str], what: str) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise SchemaError(f"{what} has column {twice[0]!r} twice; rename or drop one")

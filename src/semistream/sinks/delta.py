@@ -22,10 +22,10 @@ import pyarrow as pa
 from semistream.errors import ConfigError, SchemaError
 from semistream.master.files import Files
 from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
-from semistream.sinks.delta_log import refuse_torn
-from semistream.sinks.delta_table import refuse_demanding, refuse_nulls
+from semistream.sinks.delta_log import check_log_complete
+from semistream.sinks.delta_table import check_features, check_nulls
 from semistream.sinks.disk import Unsynced, names, remove, writing
-from semistream.sinks.files import refuse_incomplete, refuse_unwritable, write_parquet
+from semistream.sinks.files import check_complete, check_writable, write_parquet
 from semistream.sinks.parquet import _COMPRESSIONS, _one_schema, _safe
 
 _PREFIX = "semistream-"
@@ -62,7 +62,7 @@ class DeltaSink:
         return os.path.realpath(self.path)
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        refuse_unwritable(self.path)
+        check_writable(self.path)
         table = self._open()
         # Staged files of a first batch that crashed are ours, not foreign data.
         foreign = self.path.exists() and any(
@@ -74,11 +74,11 @@ class DeltaSink:
                 f"path={str(self.path)!r} has files but is not a Delta table; use another folder"
             )
         if table is not None:
-            refuse_demanding(table, self.path)
+            check_features(table, self.path)
         if schema is not None:
             delta = self._delta_schema(schema)
             if table is not None:
-                self._refuse_other(table, delta)
+                self._check_columns(table, delta)
 
     def stage(
         self, rows: Iterable[pa.RecordBatch], schema: pa.Schema | None, batch: Batch, partition: int
@@ -112,12 +112,12 @@ class DeltaSink:
             if arrow is None:
                 return True  # no rows and no schema yet: nothing to create a table from
             table = self._create(arrow)
-        refuse_demanding(table, self.path)
+        check_features(table, self.path)
         if arrow is not None:
-            self._refuse_other(table, self._delta_schema(arrow))
+            self._check_columns(table, self._delta_schema(arrow))
         parts = [s for s in staged if s.place]
-        refuse_incomplete(self.disk, {self.path / s.place: s.nbytes for s in parts})
-        refuse_nulls(table, [self.path / s.place for s in parts])
+        check_complete(self.disk, {self.path / s.place: s.nbytes for s in parts})
+        check_nulls(table, [self.path / s.place for s in parts])
         self.disk.sync_folder(self.path)
         now = int(time.time() * 1000)
         actions: Any = [
@@ -178,7 +178,7 @@ class DeltaSink:
 
         if not DeltaTable.is_deltatable(str(self.path)):
             return None
-        refuse_torn(self.path)
+        check_log_complete(self.path)
         return DeltaTable(str(self.path))
 
     def _delta_schema(self, schema: pa.Schema) -> Any:
@@ -189,7 +189,7 @@ class DeltaSink:
         except Exception as error:  # delta-rs raises bare exceptions for unsupported types
             raise SchemaError(f"a Delta table cannot store these columns: {error}") from error
 
-    def _refuse_other(self, table: Any, delta: Any) -> None:
+    def _check_columns(self, table: Any, delta: Any) -> None:
         ours = {field.name: str(field.type) for field in delta.fields}
         theirs = {field.name: str(field.type) for field in table.schema().fields}
         if ours != theirs:

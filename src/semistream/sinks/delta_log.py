@@ -14,7 +14,7 @@ from typing import Any
 from semistream.errors import SemistreamError
 
 
-def refuse_torn(path: Path) -> None:
+def check_log_complete(path: Path) -> None:
     """Raise if the table's newest log entry is truncated."""
     entries = [e for e in (path / "_delta_log").glob("*.json") if e.stem.isdigit()]
     newest = max(entries, default=None)

@@ -42,7 +42,7 @@ _DEMANDS = {
 }
 
 
-def refuse_demanding(table: Any, path: Path) -> None:
+def check_features(table: Any, path: Path) -> None:
     """Raise if the table requires a feature that the sink does not support."""
     for demand in _demands(table):
         raise ConfigError(
@@ -72,7 +72,7 @@ def _demands(table: Any) -> Iterable[str]:
         yield f"the table feature {feature}"
 
 
-def refuse_nulls(table: Any, files: Iterable[Path]) -> None:
+def check_nulls(table: Any, files: Iterable[Path]) -> None:
     """Raise if a NOT NULL column of the table has nulls in these files."""
     required = [field.name for field in table.schema().fields if not field.nullable]
     for file in files if required else ():

@@ -83,7 +83,7 @@ def _is_large(kind: pa.DataType) -> bool:
     return bool(pa.types.is_large_string(kind))
 
 
-def refuse_incomplete(disk: Files, sizes: Mapping[Path, int]) -> None:
+def check_complete(disk: Files, sizes: Mapping[Path, int]) -> None:
     """Raise if staged files are missing or differ in size from what their tasks wrote."""
     for path, nbytes in sizes.items():
         try:
@@ -98,7 +98,7 @@ def refuse_incomplete(disk: Files, sizes: Mapping[Path, int]) -> None:
             )
 
 
-def refuse_unwritable(path: Path) -> None:
+def check_writable(path: Path) -> None:
     """Raise if a folder cannot be written or created. Only checks; creates nothing."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"path={str(path)!r} is a file; give a folder")

@@ -29,7 +29,7 @@ from semistream.errors import ConfigError, SchemaError, SemistreamError
 from semistream.master.files import Files
 from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
 from semistream.sinks.disk import Unsynced, names, remove, remove_folder, sync_folders, writing
-from semistream.sinks.files import refuse_incomplete, refuse_unwritable, write_parquet
+from semistream.sinks.files import check_complete, check_writable, write_parquet
 from semistream.sinks.parquet_log import Entry, Log
 
 _COMPRESSIONS = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -64,7 +64,7 @@ class ParquetSink:
         return os.path.realpath(self.path)
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        refuse_unwritable(self.path)
+        check_writable(self.path)
         if (self.path / "_delta_log").exists():
             raise ConfigError(
                 f"path={str(self.path)!r} is a Delta table; write to it with output='delta'"
@@ -105,7 +105,7 @@ class ParquetSink:
         }
         if files:
             sizes = {self._staging(batch) / s.place: s.nbytes for s in staged if s.place}
-            refuse_incomplete(self.disk, sizes)
+            check_complete(self.disk, sizes)
             sync_folders(self.disk, self._staging(batch), self.path)
         entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files)
         if not log.publish(entry):

@@ -32,7 +32,7 @@ from semistream.master.store import LocalStore
 from semistream.master.workspace import Workspace
 from semistream.memory import parse_size
 from semistream.spark.errors import reraise_semistream_errors
-from semistream.spark.schema import refuse_collated_keys, stream_schema
+from semistream.spark.schema import check_key_collations, stream_schema
 
 
 def build_master(
@@ -154,7 +154,7 @@ def _stored(df: DataFrame, key: Sequence[str]) -> pa.Schema:
     """The schema on disk. Timestamps are stored in UTC, whatever the session's time zone."""
     fields = [_in_utc(field) for field in stream_schema(df.schema, df.sparkSession)]
     schema = storage_schema(pa.schema(fields), key)
-    refuse_collated_keys(df.schema, key)
+    check_key_collations(df.schema, key)
     return schema
 
 

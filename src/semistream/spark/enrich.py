@@ -20,7 +20,7 @@ from semistream.master.pages import PageSource
 from semistream.memory import parse_size
 from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
-from semistream.spark.schema import output_schemas, refuse_collated_keys, stream_schema
+from semistream.spark.schema import check_key_collations, output_schemas, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
 
 MEMORY = "256MB"
@@ -85,7 +85,7 @@ def enrich(
         source = open_source(lookup.master)
         binding = Binding(source, lookup.on, lookup.select, lookup.how)
         binding.bind(schema)
-        refuse_collated_keys(df.schema, list(key_pairs(lookup.on)))
+        check_key_collations(df.schema, list(key_pairs(lookup.on)))
         assert binding.schema is not None
         schema = binding.schema
         bound.append(

@@ -45,7 +45,7 @@ class ForeachBatch:
         try:
             for number, (sink, part) in enumerate(self._routes):
                 batch = Batch(_key(query, self._name, number), batch_id)
-                _done.refuse_again(run, batch, sink)
+                _done.check_not_written(run, batch, sink)
                 sink.commit(self._staged(part(df), sink, batch), batch)
                 _done.add(run, batch, sink)
         finally:
@@ -77,7 +77,7 @@ class _Done:
     def __init__(self) -> None:
         self._batches: dict[tuple[str | None, str, str], int] = {}
 
-    def refuse_again(self, run: str | None, batch: Batch, sink: Sink) -> None:
+    def check_not_written(self, run: str | None, batch: Batch, sink: Sink) -> None:
         if run is None:
             return  # without a run id, this may be a replay after an earlier run's commit
         if self._batches.get((run, batch.query, sink.place)) == batch.number:

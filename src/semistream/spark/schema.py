@@ -82,7 +82,7 @@ def _unfit(kind: DataType) -> str | None:
     return next((unfit for unfit in map(_unfit, inner) if unfit is not None), None)
 
 
-def refuse_collated_keys(schema: StructType, keys: Sequence[str]) -> None:
+def check_key_collations(schema: StructType, keys: Sequence[str]) -> None:
     """Keys are compared by their bytes, so a collation on a key would be ignored."""
     for name in keys:
         for field in schema:

@@ -35,7 +35,7 @@ from semistream.sinks import Batch, Sink, Staged
 from semistream.spark.batch_version import MicroBatch, micro_batch, pinned_version
 from semistream.spark.enrich import Lookup, bound_lookup, join_named, task_slots
 from semistream.spark.metrics import TaskMetrics, task_metrics
-from semistream.spark.schema import master_field, refuse_collated_keys, spark_arrow_type
+from semistream.spark.schema import check_key_collations, master_field, spark_arrow_type
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
@@ -90,7 +90,7 @@ def to_warehouse(
     chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
     texts = options_of(chosen, output=output, memory=memory, using=using, **options)
     plan = plan_of(texts)
-    _refuse_collated_keys(plan, df.schema)
+    _check_key_collations(plan, df.schema)
     _, joined = bind(plan, stream_schema(df.schema, df.sparkSession))
     plan.sink.check(joined)
     return df.writeStream.format(FORMAT).options(**texts)
@@ -132,9 +132,9 @@ def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]
     return source, isinstance(source, MasterTable) and not source.pinned
 
 
-def _refuse_collated_keys(plan: SinkPlan, schema: StructType) -> None:
+def _check_key_collations(plan: SinkPlan, schema: StructType) -> None:
     for lookup in plan.lookups:
-        refuse_collated_keys(schema, list(key_pairs(lookup.on)))
+        check_key_collations(schema, list(key_pairs(lookup.on)))
 
 
 class Message(WriterCommitMessage):
@@ -159,7 +159,7 @@ class WarehouseSource(DataSource):
             raise ConfigError(
                 "outputMode 'complete' is not supported: the sink only appends rows; use 'append'"
             )
-        _refuse_collated_keys(plan_of(self.options), schema)
+        _check_key_collations(plan_of(self.options), schema)
         return WarehouseWriter(dict(self.options), self.metrics, self.slots)
 
     def writer(self, schema: StructType, overwrite: bool) -> Any:
