@@ -1,6 +1,6 @@
 """How the columns of a row are stored in a slot, and the bytes of a slot.
 
-Fixed-width columns lie side by side in one record per slot (one cache line per tuple, not one per
+Fixed-width columns are adjacent in one record per slot (one cache line per tuple, not one per
 column); text and binary values have a position in a heap; nested values stay Arrow arrays.
 """
 
