@@ -226,9 +226,9 @@ def plan_window_join(
 ) -> MemoryPlan:
     """The plan of the published window joins.
 
-    ``pages`` is the disk buffer. ``extra_bytes`` are further bytes that depend on the table, such as a
-    number per page; they count with the buffer, in ``MemoryPlan.table``. ``front`` and ``pinned``
-    are parts of the budget, or None. The window gets all the rest.
+    ``pages`` is the disk buffer. ``extra_bytes`` are further bytes that depend on the table, such
+    as a number per page; they count with the buffer, in ``MemoryPlan.table``. ``front`` and
+    ``pinned`` are parts of the budget, or None. The window gets the rest.
     """
     disk = table.buffer_bytes(pages) + page_scratch(table, pages) + extra_bytes
     reserved = fixed_bytes(front, front_name) + fixed_bytes(pinned, "pinned")

@@ -81,7 +81,9 @@ class ReadAhead:
             return  # no buffer to request into
         requested = [visit.reader for visit in visits if visit.reader is not None]
         in_flight = 0
-        while in_flight < len(requested) and requested[-1 - in_flight].in_flight:  # from the newest back
+        while (
+            in_flight < len(requested) and requested[-1 - in_flight].in_flight
+        ):  # from the newest back
             in_flight += 1
         others = (visit for visit in visits if visit.reader is None)
         for visit in itertools.islice(others, max(0, most - in_flight)):
