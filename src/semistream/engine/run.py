@@ -166,15 +166,21 @@ class Run:
         elif intake and intake.version != self.version:
             if policy.held:
                 policy.begin()
-            else:
+            elif self._is_emptied():
                 self._switch_version()
         elif intake and not policy.full:
-            if policy.wants_new_plan and not policy.held:
-                policy.hand_over()
+            if not policy.wants_new_plan or policy.held:
+                policy.take_in()
+            elif self._is_emptied():
                 self._allocate(policy.plan(self._table, self._stream), self._stream)
-            policy.take_in()
+                policy.take_in()
         else:
             policy.begin()
+
+    def _is_emptied(self) -> bool:
+        """Whether memory can be divided again: rows that were kept back go to the caller first."""
+        self._policy.hand_over()
+        return not self._output
 
     @property
     def _unfinished(self) -> bool:
@@ -242,7 +248,6 @@ class Run:
         self._context.binding.check_version(new, old.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         plan = self._policy.plan(table, self._stream)
-        self._policy.hand_over()
         dropped = self._invalidate_changed(new, old.version)
         self._policy.detach()
         try:
