@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -74,8 +74,12 @@ class MemoryPages:
     ordered: bool = True
     mapped: bool = False
     can_address: bool = False
+    pinned: bool = False
+    versions: dict[int, MemoryPages] = field(default_factory=dict, repr=False)  # shared by all
+    changed: list[pa.RecordBatch] | None = None  # keys, since any version before
 
     def __post_init__(self) -> None:
+        self.versions[self.version] = self
         self.schema = self.pages[0].schema
         self.num_pages = len(self.pages)
         self.num_rows = sum(page.num_rows for page in self.pages)
@@ -98,6 +102,19 @@ class MemoryPages:
     def reader(self, pages: int = 1, direct: bool = False) -> MemoryReader:
         self.readers.append(MemoryReader(self, pages))
         return self.readers[-1]
+
+    def newest_version(self) -> int:
+        return max(self.versions)
+
+    def at_version(self, version: int) -> MemoryPages:
+        return self.versions[version]
+
+    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
+        return None if self.changed is None else iter(self.changed)
+
+    def publish(self, pages: list[pa.RecordBatch], **changes: Any) -> MemoryPages:
+        """The next version, with these pages."""
+        return replace(self, pages=pages, version=self.newest_version() + 1, **changes)
 
 
 def pages_of(keys: Sequence[Sequence[Any]], kind: pa.DataType | None = None) -> MemoryPages:
