@@ -245,7 +245,7 @@ def test_a_batch_of_another_schema_is_refused_and_changes_nothing(other: Any) ->
     assert values(run.flush()) == ["one"]
 
 
-@pytest.mark.parametrize("error", [ss.BudgetError("too long")], ids=repr)
+@pytest.mark.parametrize("error", [ss.BudgetError("too long"), MemoryError()], ids=repr)
 @pytest.mark.parametrize("method", ["plan", "allocate", "check_batch"])
 def test_after_a_first_batch_that_is_refused_the_next_one_is_the_first(
     method: str, error: Exception
@@ -433,7 +433,7 @@ def test_a_move_that_fails_leaves_the_run_where_it_was(failing: str) -> None:
     assert policy.attached == 1
 
 
-@pytest.mark.parametrize("failing", ["attach 1"])
+@pytest.mark.parametrize("failing", ["attach 1", "allocate"])
 def test_if_the_way_back_fails_too_the_next_call_tries_it_again(failing: str) -> None:
     source = MemoryPages([page(one=1)])
     run, policy = open_run(source)

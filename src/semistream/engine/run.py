@@ -21,7 +21,7 @@ from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import longest_row
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
-from semistream.errors import BudgetError, ConfigError
+from semistream.errors import ConfigError
 from semistream.master.pages import PageSource
 from semistream.stats import MemoryUse, Stats
 
@@ -202,7 +202,7 @@ class Run:
         try:
             self._make_room(batch)
             self._policy.check_batch(batch)
-        except BudgetError:
+        except BaseException:
             self._stream = before
             if before.layout is None:
                 binding.unbind()
@@ -279,8 +279,12 @@ class Run:
     def _reattach(self) -> None:
         """Attach the previous version again; if this fails, too, the next call retries."""
         self._policy.attach(self._source, self._table, self._attached)
-        if self._stream.layout is not None:
-            self._allocate(self._policy.plan(self._table, self._stream), self._stream)
+        try:
+            if self._stream.layout is not None:
+                self._allocate(self._policy.plan(self._table, self._stream), self._stream)
+        except BaseException:
+            self._policy.detach()
+            raise
         self._detached = False
 
     def _invalidate_changed(self, new: PageSource, since: int) -> int:
