@@ -35,6 +35,10 @@ class Extension(Policy):
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         return self.inner.plan(table, stream)
 
+    @property
+    def wants_new_plan(self) -> bool:
+        return self.inside.wants_new_plan
+
     def allocate(self, plan: MemoryPlan) -> None:
         self.inner.allocate(plan)
 
