@@ -1,0 +1,82 @@
+"""``auto``: which join it stands for, and that it passes everything on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import semistream as ss
+from engine.kit import STREAM, pages_of, stream_shape, table_shape
+from harness import build, drive
+from semistream.engine.plan import plan_memory
+from semistream.engine.shape import StreamShape
+from semistream.errors import InternalError
+from semistream.joins.auto import AutoJoin, choose
+
+OPTIONS: dict[str, Any] = {"memory": 123_456, "how": "left_anti", "disk_buffer_pages": 3}
+SEEN = stream_shape(pa.record_batch({"k": [1], "a": [2]}, schema=STREAM))
+
+
+def unordered() -> Any:
+    source = pages_of([[1, 2], [3]])
+    source.ordered = False
+    return source
+
+
+@pytest.mark.parametrize(("ordered", "kind"), [(True, ss.SweepJoin), (False, ss.MeshJoin)])
+def test_the_page_index_decides(ordered: bool, kind: type[ss.Join]) -> None:
+    """And neither the size of the table nor the budget."""
+    assert AutoJoin(**OPTIONS).chosen(ordered) == kind(**OPTIONS)
+    assert AutoJoin().chosen(ordered) == kind()
+    for memory in (200_000, "1GB"):
+        auto = AutoJoin(memory=memory)
+        for pages in (1, 5_000):
+            table = table_shape(pages, ordered=ordered)
+            for stream in (StreamShape(), SEEN):
+                assert plan_memory(auto, table, stream) == plan_memory(
+                    kind(memory=memory), table, stream
+                )
+
+
+def test_a_budget_that_is_too_small_is_refused_in_the_name_of_auto() -> None:
+    with pytest.raises(ss.BudgetError, match="for auto; the smallest budget that can is"):
+        plan_memory(AutoJoin(memory=1_000), table_shape(), SEEN)
+
+
+def test_opening_resolves_it(tmp_path: Path) -> None:
+    rows = pa.table({"k": [2, 1, 3], "v": ["b", "a", "c"]})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    build(tmp_path / "table", rows, ["k"])
+    batch = pa.record_batch({"k": [3, 9, 1]})
+    for path, name in ((tmp_path / "table", "sweepjoin"), (tmp_path / "rows.parquet", "meshjoin")):
+        with ss.join("auto", memory="1MB", how="left").open(path, on="k", select={"v": "w"}) as run:
+            assert run.join.name == name
+            out = pa.Table.from_batches(drive(run, [batch])).sort_by("k")
+        assert out.to_pydict() == {"k": [1, 3, 9], "w": ["a", "c", None]}
+
+
+def test_unresolved_it_has_no_policy() -> None:
+    auto = AutoJoin()
+    with pytest.raises(InternalError, match="auto was not resolved"):
+        auto.policy(auto, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("how", [None, "left"])
+def test_choose_resolves_auto_and_leaves_others(how: str | None) -> None:
+    ordered = pages_of([[1, 2], [3]])
+    expected = {**OPTIONS, "how": how or OPTIONS["how"]}
+    assert choose(AutoJoin(**OPTIONS), ordered, how) == ss.SweepJoin(**expected)
+    assert choose(AutoJoin(**OPTIONS), unordered(), how) == ss.MeshJoin(**expected)
+    assert choose(ss.HybridJoin(**OPTIONS), ordered, how) == ss.HybridJoin(**expected)
+    assert choose(ss.ReducedMeshJoin(**OPTIONS), unordered(), how) == ss.ReducedMeshJoin(**expected)
+
+
+def test_choose_refuses_what_could_not_run() -> None:
+    with pytest.raises(ss.ConfigError, match="hybridjoin needs a page index"):
+        choose(ss.HybridJoin(), unordered())
+    with pytest.raises(ss.ConfigError, match="how='outer' is unknown"):
+        choose(AutoJoin(), unordered(), "outer")
