@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from semistream.joins.sweep.memory_mover import IDLE_WINDOW, LEAST, MOST, START, MemoryMover
+from semistream.stats import Stats
 
 
 def term(mover: MemoryMover, sweeps: int = 100) -> None:
@@ -63,3 +69,132 @@ def test_a_window_that_is_hardly_used_gives_its_memory_away_once(waiting: int, m
     assert mover.idle is moves
     assert (mover.share == IDLE_WINDOW) is moves
     assert not mover.decide_idle(waiting, 100)
+
+
+# -- through a run's eyes: sweeps, the window, the counters -------------------------------------
+
+
+@dataclass
+class World:
+    """Sweeps of 1,000 tuples, half of them hits; each of the others waited for a millisecond.
+
+    The window has 100 slots and a million bytes; a row of the front stage has 100 bytes.
+    """
+
+    mover: MemoryMover = field(default_factory=MemoryMover)
+    stats: Stats = field(default_factory=Stats)
+    cached: int = 100  # rows in the front stage, of 100
+
+    def sweep(self, gain: float = 1.0, waiting: int = 100, left: int = 0) -> None:
+        """The front stage would gain ``gain`` times as much as the window."""
+        self.mover.note_window(waiting, waiting == 100)
+        self.mover.note_visit(0.5)
+        self.stats.matched += 900
+        self.stats.unmatched += 100
+        self.stats.front_stage_hits += 500
+        row, window = 100, 1_000_000
+        coldest = gain * 0.5 / window * 1_000 * row
+        front: Any = SimpleNamespace(
+            count=self.cached, capacity=100, nbytes=100 * row, coldest=coldest
+        )
+        waits: Any = SimpleNamespace(capacity=100, count=left, nbytes=window)
+        self.mover.sweep_done(front, waits, self.stats)
+
+    def sweeps(self, gains: list[float]) -> list[float]:
+        """Memory moves as soon as it is to; returns the share after every sweep."""
+        shares = []
+        for gain in gains:
+            self.sweep(gain)
+            self.mover.moved()
+            shares.append(self.mover.share)
+        return shares
+
+
+@pytest.mark.parametrize(("gain", "grows"), [(3.0, 1), (1.8, 0), (1.0, 0), (0.55, 0), (0.3, -1)])
+def test_memory_moves_only_for_a_clear_gain(gain: float, grows: int) -> None:
+    world = World()
+    for _ in range(2):
+        world.sweep(gain)
+        assert not world.mover.moves
+    world.sweep(gain)
+    mover = world.mover
+    assert mover.moves is mover.drains is (grows != 0)
+    assert (mover.share > START, mover.share < START) == (grows > 0, grows < 0)
+
+
+def test_until_memory_has_moved_nothing_else_is_decided() -> None:
+    world = World()
+    for _ in range(20):
+        world.sweep(10.0)
+    mover = world.mover
+    assert mover.moves
+    assert mover.drains
+    assert mover.share == MOST
+    for _ in range(20):
+        world.sweep(0.1)
+        world.sweep(1.0, waiting=0)
+    assert (mover.share, mover.moves, mover.drains) == (MOST, True, True)
+    mover.moved()
+    assert not mover.moves
+    assert not mover.drains
+
+
+def test_a_term_counts_what_came_since_the_last_decision() -> None:
+    world = World()
+    world.sweep(10.0)
+    world.sweep(10.0)
+    term = world.mover.term
+    assert (term.sweeps, term.tuples, term.hits, term.seconds) == (2, 2_000, 1_000, 1.0)
+    world.sweep(10.0)
+    world.mover.moved()
+    world.sweep(10.0)
+    term = world.mover.term
+    assert (term.sweeps, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("best", "rest"), [(0.05, 0.05), (0.12, 0.12), (0.4, 0.4), (0.001, LEAST), (5.0, MOST)]
+)
+def test_the_share_comes_to_rest_near_the_best_one(best: float, rest: float) -> None:
+    """A share that is too small gains as the square of what it lacks."""
+    world, shares, moves = World(), [], 0
+    for _ in range(1_000):
+        world.sweep((best / world.mover.share) ** 2)
+        moves += world.mover.moves
+        world.mover.moved()
+        shares.append(world.mover.share)
+    assert rest / 1.5 <= shares[-1] <= rest * 1.5
+    assert min(shares) >= LEAST
+    assert max(shares) <= MOST
+    assert moves <= 5
+    assert len({*shares[100:]}) == 1
+
+
+def test_gains_that_swing_do_not_move_memory_back_and_forth() -> None:
+    shares = World().sweeps([10.0 if turn // 30 % 2 else 0.1 for turn in range(1_000)])
+    moved = [turn for turn, (a, b) in enumerate(pairwise(shares)) if a != b]
+    assert all(late - early > 3 for early, late in pairwise(moved))
+    assert len([turn for turn in moved if turn >= 30]) <= 1, "after the first swing"
+
+
+@pytest.mark.parametrize(
+    ("cached", "waiting", "moves"),
+    [(100, 25, True), (100, 26, False), (91, 5, True), (90, 5, False)],
+    ids=["hardly used", "used", "front stage almost full", "front stage has room"],
+)
+def test_a_window_that_was_never_full(cached: int, waiting: int, moves: bool) -> None:
+    """The front stage must be full to need its memory; and nothing is held up for the move."""
+    world = World(cached=cached)
+    world.sweep(waiting=waiting)
+    mover = world.mover
+    assert (mover.moves, mover.drains, mover.idle) == (moves, False, moves)
+    assert mover.share == (IDLE_WINDOW if moves else START)
+
+
+def test_only_the_last_sweep_says_how_the_window_is_used() -> None:
+    world = World()
+    world.sweep(waiting=90, left=30)
+    world.sweep(waiting=10, left=5)
+    assert not world.mover.moves, "30 were left from the sweep before"
+    world.sweep(waiting=10)
+    assert world.mover.moves
