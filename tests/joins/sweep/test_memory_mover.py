@@ -198,3 +198,13 @@ def test_only_the_last_sweep_says_how_the_window_is_used() -> None:
     assert not world.mover.moves, "30 were left from the sweep before"
     world.sweep(waiting=10)
     assert world.mover.moves
+
+
+def test_full_windows_that_come_later_are_counted_from_then_on() -> None:
+    world = World()
+    world.sweep(waiting=5)
+    assert world.mover.idle
+    world.mover.moved()
+    world.sweep()
+    term = world.mover.term
+    assert (term.sweeps, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)

@@ -62,19 +62,18 @@ class MemoryMover:
         filled, self._filled = self._filled, False
         if self.moves:
             return
-        if not filled:
+        term, served = self.term, stats.matched + stats.unmatched
+        if filled:
+            term.sweeps += 1
+            term.tuples = served - self._served_before
+            term.hits = stats.front_stage_hits - self._hits_before
+            row_bytes = front.nbytes / max(1, front.capacity)
+            self.drains = self.moves = self.decide(front.coldest, row_bytes, window.nbytes)
+        else:
             is_full = 10 * front.count > 9 * front.capacity
             self.moves = is_full and self.decide_idle(self._most_waiting, window.capacity)
             self.drains = False
             self._most_waiting = window.count
-            return
-        term = self.term
-        term.sweeps += 1
-        served = stats.matched + stats.unmatched
-        term.tuples = served - self._served_before
-        term.hits = stats.front_stage_hits - self._hits_before
-        row_bytes = front.nbytes / max(1, front.capacity)
-        self.drains = self.moves = self.decide(front.coldest, row_bytes, window.nbytes)
         if self.term is not term:
             self._served_before, self._hits_before = served, stats.front_stage_hits
 
