@@ -208,3 +208,14 @@ def test_full_windows_that_come_later_are_counted_from_then_on() -> None:
     world.sweep()
     term = world.mover.term
     assert (term.sweeps, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
+
+
+@pytest.mark.parametrize(("gain", "share"), [(10.0, IDLE_WINDOW), (1.0, IDLE_WINDOW), (0.1, 0.3)])
+def test_a_window_that_fills_again_takes_memory_back_if_it_gains(gain: float, share: float) -> None:
+    world = World()
+    world.sweep(waiting=5)
+    world.mover.moved()
+    for _ in range(4):
+        world.sweep(gain)
+    assert world.mover.share == share
+    assert world.mover.moves is (share != IDLE_WINDOW)

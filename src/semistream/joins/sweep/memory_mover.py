@@ -125,7 +125,8 @@ class MemoryMover:
             return False
         step = 2.0 if ratio > 3 else 1.4
         share = self.share * step if direction > 0 else self.share / step
-        share = min(max(share, LEAST), MOST)
+        most = max(MOST, self.share)  # an idle window has left more to the front stage
+        share = min(max(share, LEAST), most)
         self._interval *= 1.3
         self._direction = direction
         changed = abs(share - self.share) > 0.005
