@@ -152,6 +152,15 @@ def test_a_term_counts_what_came_since_the_last_decision() -> None:
     assert (term.sweeps, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
 
 
+def test_a_sweep_counts_if_the_window_was_full_at_any_moment_of_it() -> None:
+    world = World()
+    world.mover.note_window(100, True)
+    world.sweep(waiting=10)
+    assert world.mover.term.sweeps == 1
+    world.sweep(waiting=90)
+    assert world.mover.term.sweeps == 1
+
+
 @pytest.mark.parametrize(
     ("best", "rest"), [(0.05, 0.05), (0.12, 0.12), (0.4, 0.4), (0.001, LEAST), (5.0, MOST)]
 )
