@@ -57,7 +57,7 @@ def test_options_that_cannot_be(options: dict[str, Any], problem: str) -> None:
     [
         ({"front_stage": 1.0}, "front_stage=1.0: give a fraction"),
         ({"front_stage": "some"}, "front_stage='some' is not a size"),
-        ({"threshold": 0}, "threshold=0: give at least 1"),
+        ({"threshold": 0}, "threshold=0: must be at least 1"),
         ({"cache": "lru"}, "cache='lru' is unknown; choose one of recorder, counting"),
     ],
     ids=str,

@@ -37,7 +37,7 @@ class Extension(Policy):
 
     @property
     def wants_new_plan(self) -> bool:
-        return self.inside.wants_new_plan
+        return self.inner.wants_new_plan
 
     def allocate(self, plan: MemoryPlan) -> None:
         self.inner.allocate(plan)
