@@ -50,7 +50,7 @@ def test_a_flipped_byte_in_a_page(table: MasterTable, segment: int, page: int, p
     file = file_of(table, segment)
     flip(file, at)
     (problem,) = verify(table.path)
-    assert (problem.page, problem.what) == (page, "damaged: the checksum does not fit")
+    assert (problem.page, problem.what) == (page, "damaged: the checksum does not match")
     assert problem.file == f"segments/{file.name}"
     with pytest.raises(MasterTableError, match=rf"page {page} of .*{file.name} is damaged"):
         read_all(table.path)
@@ -184,7 +184,7 @@ def test_a_foreign_or_missing_folder(tmp_path: Path) -> None:
 
 
 def test_a_version_that_is_not_there(table: MasterTable) -> None:
-    with pytest.raises(MasterTableError, match=r"version 9 of .* there are 1, 2"):
+    with pytest.raises(MasterTableError, match=r"version 9 of .* the table has 1, 2"):
         MasterTable.open(table.path, version=9)
 
 

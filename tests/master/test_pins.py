@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
-from semistream.master.pins import FORGOTTEN_AFTER, IDLE_AFTER, pin, pinned_versions, unpin
+from semistream.master.pins import EXPIRES_AFTER, IDLE_AFTER, pin, pinned_versions, unpin
 from semistream.master.store import LocalStore
 
 
@@ -101,7 +101,7 @@ def test_a_query_that_is_long_gone_keeps_nothing(tmp_path: Path) -> None:
     ages(path, IDLE_AFTER + 60)
     newest.vacuum(keep=1)
     assert ss.MasterTable.open(path, 1).num_rows == 3, "only marked"
-    ages(path, FORGOTTEN_AFTER + 60)
+    ages(path, EXPIRES_AFTER + 60)
     newest.vacuum(keep=1)
     assert store.list("pins") == []
     with pytest.raises(ss.MasterTableError):

@@ -198,7 +198,7 @@ def test_an_import_into_a_master_table(uri: str, tmp_path: Path) -> None:
     ("options", "error", "says"),
     [
         ({"table": "absent"}, ss.MasterTableError, "absent"),
-        ({"key": "nokey"}, ss.SchemaError, "'nokey'; it has k, name"),
+        ({"key": "nokey"}, ss.SchemaError, "'nokey'; its columns are k, name"),
         ({"columns": ["nocol"]}, ss.SchemaError, "columns: .*'nocol'"),
         ({"types": {"k": pa.int32()}}, ss.ConfigError, "a key column keeps"),
         ({"types": {"name": pa.list_(pa.int8())}}, ss.ConfigError, "non-nested type"),

@@ -103,7 +103,7 @@ def _write_sorted(source: Any, schema: Any, key: Any, kind: str, store: Any, wor
     return write_segment(store, workspace.token, kind, rows["id"], rows.get("text", [])), 0
 
 
-def _rows_hit_by(table: LightTable, segment: SegmentInfo) -> int:
+def _count_replaced_rows(table: LightTable, segment: SegmentInfo) -> int:
     (ids, _) = json.loads(table.store.read(segment.file))
     return len(table.rows.keys() & set(ids))
 
@@ -152,7 +152,7 @@ def light() -> Iterator[None]:
         for module, name, replacement in (
             (build, "write_sorted", _write_sorted),
             (changes, "write_sorted", _write_sorted),
-            (changes, "_rows_hit_by", _rows_hit_by),
+            (changes, "_count_replaced_rows", _count_replaced_rows),
             (changes, "SegmentWriter", _LightWriter),
             (vacuum, "open_segment", _open_segment),
             (manifest, "find_manifest", _find_manifest),

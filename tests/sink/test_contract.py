@@ -227,8 +227,8 @@ def test_a_server_that_crashed_between_stage_and_commit(postgres: Any) -> None:
     sink = open_sink("postgresql", uri=uri, table="crashed", patience=2)
     batch = Batch("query-1", 0)
     staged = [sink.stage(rows(0, 10), SCHEMA, batch, 0)]
-    execute(uri, f"TRUNCATE {staged[0].place}")
-    with pytest.raises(ss.SemistreamError, match=r"10 rows .* 0 are left"):
+    execute(uri, f"TRUNCATE {staged[0].name}")
+    with pytest.raises(ss.SemistreamError, match=r"10 rows .* only 0 are left"):
         sink.commit(staged, batch)
     assert sink.commit([sink.stage(rows(0, 10), SCHEMA, batch, 0)], batch)
     assert query(uri, "select count(*) from crashed") == [(10,)]

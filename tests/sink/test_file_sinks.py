@@ -192,7 +192,7 @@ def test_rows_are_on_disk_before_the_ledger_says_so(
     sink = open_sink(output, path=folder)
     staged = stage(sink)
     home = folder if output == "delta" else folder / "_semistream/staging/query-1/0"
-    files = {str(home / part.place) for part in staged}
+    files = {str(home / part.name) for part in staged}
     assert files <= set(events)
     first = len(events)
     assert sink.commit(staged, BATCH)
@@ -253,8 +253,8 @@ def test_what_abandoned_queries_staged_is_swept(output: str, tmp_path: Path) -> 
     first = Batch("new", 0)
     assert sink.commit([sink.stage(rows(0), SCHEMA, first, 0)], first)
     left = {file.name for file in folder.rglob("*.parquet")}
-    assert not {part.place for part in old} & left
-    assert {part.place for part in live} <= left
+    assert not {part.name for part in old} & left
+    assert {part.name for part in live} <= left
     assert read(output, folder) == sorted(list(range(10)) * 4)
     assert sink.commit(live, slow)
     assert read(output, folder) == sorted(list(range(10)) * 4 + list(range(30)))
@@ -280,8 +280,8 @@ def test_an_abandoned_query_keeps_what_it_committed(
 def test_a_staged_file_that_vanished_is_not_committed(output: str, tmp_path: Path) -> None:
     sink = open_sink(output, path=tmp_path / "out")
     staged = stage(sink)
-    next((tmp_path / "out").rglob(staged[1].place)).unlink()
-    with pytest.raises(ss.SemistreamError, match=f"{staged[1].place} is missing"):
+    next((tmp_path / "out").rglob(staged[1].name)).unlink()
+    with pytest.raises(ss.SemistreamError, match=f"{staged[1].name} is missing"):
         sink.commit(staged, BATCH)
     assert sink.commit(stage(sink), BATCH) is True
     assert read(output, tmp_path / "out") == list(range(30))

@@ -169,9 +169,9 @@ def test_what_abandoned_queries_staged_is_swept(uri: str) -> None:
     sink.stage(ROWS, None, gone, 0)
     (old,) = staged_tables(uri)
     live = [sink.stage(ROWS, None, slow, i) for i in range(2)]
-    aged = [age(uri, name, days=8) for name in (old, live[0].place)]
+    aged = [age(uri, name, days=8) for name in (old, live[0].name)]
     assert commit(sink, Batch("new", 0))
-    assert sorted(staged_tables(uri)) == sorted([aged[1], live[1].place])
+    assert sorted(staged_tables(uri)) == sorted([aged[1], live[1].name])
     assert sink.commit(live[1:], slow)
     assert staged_tables(uri) == []
 
@@ -181,9 +181,9 @@ def test_a_backup_that_reads_staged_tables_does_not_stop_the_query(uri: str) -> 
     """pg_dump holds a lock on every table it found; dropping one waits for its end."""
     sink = open_sink("postgresql", uri=uri, table="facts", patience=3)
     staged = [sink.stage(ROWS, None, BATCH, 0)]
-    with Ghost(uri, f"SELECT * FROM {staged[0].place}"):
+    with Ghost(uri, f"SELECT * FROM {staged[0].name}"):
         assert sink.commit(staged, BATCH)
-        assert staged_tables(uri) == [staged[0].place]
+        assert staged_tables(uri) == [staged[0].name]
     later = Batch("query-1", 1)
     assert commit(sink, later)
     assert staged_tables(uri) == []
@@ -224,7 +224,7 @@ def test_how_long_the_staged_names_are(uri: str) -> None:
     sink = open_sink("postgresql", uri=uri, table="facts", patience=5)
     batch = Batch("query-1", 10**9)
     staged = sink.stage(ROWS, None, batch, 99_999)
-    assert len(staged.place) <= 63
+    assert len(staged.name) <= 63
     assert sink.commit([staged], batch)
     assert staged_tables(uri) == []
     assert query(uri, "SELECT count(*) FROM facts") == [(3,)]

@@ -25,12 +25,12 @@ def test_which_sinks_have_one_place(tmp_path: Path) -> None:
         for kind in ("parquet", "delta")
         for name in ("out", "link", "in/../out")
     ]
-    assert len({sink.place for sink in same}) == 1
-    assert open_sink("parquet", path=tmp_path / "other").place != same[0].place
-    assert postgres().place == postgres("you").place == postgres(schema="public").place
-    others = {postgres(schema="b").place, postgres(table="c").place}
-    assert len({postgres().place, *others}) == 3
-    assert "hunter2" not in postgres().place
+    assert len({sink.target for sink in same}) == 1
+    assert open_sink("parquet", path=tmp_path / "other").target != same[0].target
+    assert postgres().target == postgres("you").target == postgres(schema="public").target
+    others = {postgres(schema="b").target, postgres(table="c").target}
+    assert len({postgres().target, *others}) == 3
+    assert "hunter2" not in postgres().target
 
 
 def test_the_second_sink_of_a_batch_is_refused() -> None:

@@ -131,7 +131,7 @@ def test_wrong_calls_are_refused_on_the_driver(spark: Any, table: Any) -> None:
         ss.enrich(df, ss.MasterTable.open("/nowhere/at/all"), on="product_id")
     with pytest.raises(ss.ConfigError, match="Lookup"):
         ss.enrich(df, [table], on=None)
-    with pytest.raises(ss.ConfigError, match="are fields of each"):
+    with pytest.raises(ss.ConfigError, match="set them in each"):
         ss.enrich(df, [ss.Lookup(table, on="product_id")], on="product_id")
 
 

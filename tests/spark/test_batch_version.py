@@ -125,9 +125,9 @@ def test_a_table_that_cannot_be_written_to_is_read_without_a_pin(
     master(path)
     monkeypatch.setattr(LocalStore, "files", ReadOnly())
     batch = batch_version.MicroBatch("query", 0)
-    with pytest.warns(RuntimeWarning, match="not kept from being vacuumed"):
+    with pytest.warns(RuntimeWarning, match="not protected from vacuum"):
         assert batch_version.hold_version(path, 1, explicit=False) is None
-    with pytest.warns(RuntimeWarning, match="not kept from being vacuumed"):
+    with pytest.warns(RuntimeWarning, match="not protected from vacuum"):
         assert batch_version.pinned_version(path, batch, 1) == 1
     with warnings.catch_warnings(), pytest.raises(ss.MasterTableError, match="need to write"):
         warnings.simplefilter("error")

@@ -281,6 +281,6 @@ def test_a_task_that_cannot_read_its_ledger_leaves_nothing_busy(
         ):
             pass
     monkeypatch.setattr("semistream.spark.registry.IDLE_SECONDS", 0.05)
-    registry._forget_idle()
-    wait_until(lambda: not registry.held() or registry._forget_idle(), 10)
+    registry._expire_idle()
+    wait_until(lambda: not registry.held() or registry._expire_idle(), 10)
     assert not registry.held()

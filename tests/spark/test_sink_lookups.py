@@ -56,7 +56,7 @@ def test_commit_and_abort_open_no_look_up(
     writer.commit([staged[0]], 0)
     writer.abort([staged[1]], 1)
     assert pq.read_table(tmp_path / "out").to_pydict() == {"a": [1, 2]}
-    assert not list(tmp_path.glob(f"**/{staged[1].staged.place}"))
+    assert not list(tmp_path.glob(f"**/{staged[1].staged.name}"))
 
 
 COLLATED = StructType([StructField("n", LongType()), StructField("k", StringType("UTF8_LCASE"))])
@@ -128,9 +128,9 @@ BIG = pa.array([2**60 + 1] * products().num_rows)  # no double holds it
 @pytest.mark.parametrize(
     ("rebuilt", "says"),
     [
-        (products().set_column(1, "price", products()["name"]), "'price' is string now"),
-        (products().set_column(1, "price", BIG), "'price' is int64 now"),
-        (products().drop_columns(["note"]), "no column 'note_master' any more"),
+        (products().set_column(1, "price", products()["name"]), "'price' is now string"),
+        (products().set_column(1, "price", BIG), "'price' is now int64"),
+        (products().drop_columns(["note"]), "no longer has column 'note_master'"),
         (products().select(["product_id", "note", "name", "price"]), None),
         (products().append_column("more", products()["price"]), None),
         (products().set_column(1, "price", products()["product_id"]), None),

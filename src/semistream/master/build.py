@@ -160,7 +160,7 @@ def _key_names(key: Any) -> tuple[str, ...]:
 
 
 def _claim(store: LocalStore, overwrite: bool) -> int | None:
-    """The parent version; raises if the folder has other content than a master table."""
+    """The parent version; raises if the folder contains anything but a master table."""
     root = store.root
     if root.exists() and not root.is_dir():
         raise MasterTableError(f"{root} is a file; give a folder for the master table")
@@ -174,7 +174,7 @@ def _claim(store: LocalStore, overwrite: bool) -> int | None:
         foreign = sorted(p.name for p in root.iterdir() if p.name not in _FOLDERS)
         if foreign:
             raise MasterTableError(
-                f"{root} contains {foreign[0]!r} and no master table; choose an empty folder"
+                f"{root} contains {foreign[0]!r} and is not a master table; choose an empty folder"
             )
     return versions[-1] if versions else None
 

@@ -111,7 +111,7 @@ def _apply(
             duplicates, lambda stage, done, total: None,
         )  # fmt: skip
         try:
-            replaced = _rows_hit_by(table, segment)
+            replaced = _count_replaced_rows(table, segment)
         except BaseException:
             store.delete(segment.file)
             store.delete(segment.index_file)
@@ -143,7 +143,7 @@ def _child(
     )
 
 
-def _rows_hit_by(table: MasterTable, segment: SegmentInfo) -> int:
+def _count_replaced_rows(table: MasterTable, segment: SegmentInfo) -> int:
     """The number of rows whose key is in the new segment. Reads only pages that may have one."""
     delta = open_segment(table.store, table.manifest, segment)
     try:
@@ -179,11 +179,11 @@ def _union(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> np.ndarray[
 
 
 def _must_be_newest(table: MasterTable) -> None:
-    """Raise early if the version is outdated; publishing checks again."""
+    """Raise early if the version is stale; publishing checks again."""
     newest = table.newest_version()
     if newest != table.version:
         raise MasterTableError(
-            f"version {table.version} of {table.path} is not the newest any more: another "
+            f"version {table.version} of {table.path} is no longer the newest: another "
             f"writer has published version {newest}; open that and repeat the change"
         )
 

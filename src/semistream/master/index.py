@@ -66,7 +66,7 @@ class SegmentPages:
     def from_bytes(cls, data: bytes, checksum: str, key: pa.Schema, name: str) -> SegmentPages:
         if xxhash.xxh3_64_hexdigest(data) != checksum:
             raise MasterTableError(
-                f"the page index {name} is damaged: its checksum does not fit; "
+                f"the page index {name} is damaged: its checksum does not match; "
                 "restore the file from a copy or build the table again"
             )
         batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)

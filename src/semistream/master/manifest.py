@@ -22,7 +22,7 @@ from semistream.master.store import LocalStore
 FORMAT = "semistream-master"
 FORMAT_VERSION = 1
 FOLDER = "manifests"
-_LOOKS = 10  # retries for a manifest that disappears between listing and reading
+_ATTEMPTS = 10  # retries for a manifest that disappears between listing and reading
 _NAME = re.compile(r"(\d{20})\.json")
 _RETIRED = re.compile(r"(\d{20})\.[0-9a-f]+\.retired")
 
@@ -120,9 +120,9 @@ def list_retired(store: LocalStore) -> dict[str, int]:
 def read_manifest(store: LocalStore, version: int | None = None) -> Manifest:
     """The manifest of one version; default: the newest."""
     versions = list_versions(store)
-    for _ in range(_LOOKS):
+    for _ in range(_ATTEMPTS):
         if not versions:
-            raise MasterTableError(_nothing_here(store))
+            raise MasterTableError(_not_a_table(store))
         number = versions[-1] if version is None else version
         found = find_manifest(store, manifest_name(number), number)
         if found is None:  # a vacuum may have retired it, and restore it if it is pinned
@@ -134,7 +134,8 @@ def read_manifest(store: LocalStore, version: int | None = None) -> Manifest:
         if version is not None and version not in versions:
             break
     raise MasterTableError(
-        f"version {number} of {store.root} does not exist (any more); there are {_spell(versions)}"
+        f"version {number} of {store.root} does not exist, or was vacuumed; "
+        f"the table has {_version_list(versions)}"
     )
 
 
@@ -157,7 +158,7 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
         )
     check_format_version(path, body.get("format_version"), FORMAT_VERSION)
     if body.pop("checksum", None) != _checksum(body):
-        raise MasterTableError(_damaged(path, "its checksum does not fit"))
+        raise MasterTableError(_damaged(path, "its checksum does not match"))
     try:
         names = {field.name for field in fields(SegmentInfo)}
         segments = tuple(
@@ -185,7 +186,7 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
         for name in (segment.name, segment.index):
             store.path(f"segments/{name}")  # raises for a name outside the folder
             if "/" in name:
-                raise MasterTableError(_damaged(path, f"it names a segment {name!r}"))
+                raise MasterTableError(_damaged(path, f"{name!r} is not a valid segment name"))
     return manifest
 
 
@@ -210,17 +211,17 @@ def _damaged(path: object, why: str) -> str:
     )
 
 
-def _nothing_here(store: LocalStore) -> str:
+def _not_a_table(store: LocalStore) -> str:
     if not store.root.exists():
         return f"there is no master table at {store.root}: the folder does not exist"
     if not store.root.is_dir():
         return f"{store.root} is a file; a master table is a folder that MasterTable.build writes"
     if store.list("segments") or store.list("work"):
-        return f"{store.root} has an unfinished build and no master table; build it again"
+        return f"{store.root} contains an unfinished build, not a master table; build it again"
     return f"{store.root} is not a master table: it has no manifests; see MasterTable.build"
 
 
-def _spell(versions: list[int]) -> str:
+def _version_list(versions: list[int]) -> str:
     if len(versions) <= 5:
         return ", ".join(map(str, versions))
     return f"{len(versions)} versions from {versions[0]} to {versions[-1]}"

@@ -84,7 +84,7 @@ class PageCheck:
         if self._codec.exact:
             codes, _ = self._codec.codes(keys)
             return None if bool(np.all(codes[:-1] <= codes[1:])) else "its keys are out of order"
-        return None if _ascends(self._codec.adopt(keys)) else "its keys are out of order"
+        return None if _is_sorted(self._codec.adopt(keys)) else "its keys are out of order"
 
 
 def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
@@ -108,7 +108,7 @@ def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
     return None
 
 
-def _ascends(columns: list[pa.Array]) -> bool:
+def _is_sorted(columns: list[pa.Array]) -> bool:
     """Whether the rows are in ascending lexicographic order."""
     rows, order = len(columns[0]) - 1, None
     for column in reversed(columns):

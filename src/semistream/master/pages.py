@@ -74,7 +74,7 @@ class PageSource(Protocol):
         """Whether readers can ``load`` pages and return their addresses, unparsed."""
 
     def can_prefetch(self, direct: bool) -> bool:
-        """Whether readers can read ahead."""
+        """Whether readers can prefetch."""
 
     def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
         """The bytes that a reader for ``pages_at_once`` pages will hold."""

@@ -172,7 +172,7 @@ class ParquetReader:
         return [self._page(number) for number in range(first, first + count)]
 
     def close(self) -> None:
-        self._forget()
+        self._reset()
         self._closed = True
 
     def _page(self, number: int) -> pa.RecordBatch:
@@ -183,7 +183,7 @@ class ParquetReader:
                 self._start(page)
             batch = self._rows(page.rows)
         except (pa.ArrowException, OSError, EOFError, ConfigError) as error:
-            self._forget()
+            self._reset()
             raise MasterTableError(
                 f"row group {page.row_group} of {file} cannot be decoded: {error}; "
                 "restore the file from a copy"
@@ -194,7 +194,7 @@ class ParquetReader:
 
     def _start(self, page: _Page) -> None:
         """Start decoding a row group, and skip to the page."""
-        self._forget()
+        self._reset()
         self._parquet = open_parquet(self._source.files[page.file], _BUFFER)
         self._batches = self._parquet.iter_batches(
             batch_size=page.step, row_groups=[page.row_group], use_threads=False
@@ -218,7 +218,7 @@ class ParquetReader:
             parts.append(to_storage(batch, self._source.schema))
         return joined(parts)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         if self._parquet is not None:
             self._parquet.close()
         self._parquet, self._left, self._next = None, None, -1

@@ -30,7 +30,7 @@ FORMAT_VERSION = 1
 KEEP_BATCHES = 100  # the default of spark.sql.streaming.minBatchesToRetain
 REPLAYABLE = 2  # batches of a query that a restart may replay: the last, and the running one
 IDLE_AFTER = 7 * 24 * 3600.0  # seconds without a new pin after which a query is marked as idle
-FORGOTTEN_AFTER = 24 * 3600.0  # seconds after the mark when its pins are removed
+EXPIRES_AFTER = 24 * 3600.0  # seconds after the mark when its pins are removed
 
 _QUERY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-]*")
 _NAME = re.compile(rf"({_QUERY.pattern})\.(\d{{20}})")
@@ -59,13 +59,13 @@ def pin(
     with _held(store, version) as chosen:
         scratch = f"{FOLDER}/{_SCRATCH}{uuid.uuid4().hex}"
         if store.publish(name, _content(chosen), scratch):
-            _forget(store, query, batch - keep)
+            _remove_older(store, query, batch - keep)
             return chosen
     found = _read(store, name)
     if found is None:
         raise MasterTableError(
-            f"the pin {store.path(name)} vanished while it was read; check whether another program "
-            "deletes files of this table, and run the batch again"
+            f"the pin {store.path(name)} was deleted while it was being read; check whether "
+            "another program deletes files of this table, and run the batch again"
         )
     return found
 
@@ -95,7 +95,7 @@ def pinned_versions(store: LocalStore) -> set[int]:
     return {version for version in found if version is not None}
 
 
-def forget_idle(store: LocalStore, now: float) -> None:
+def expire_idle(store: LocalStore, now: float) -> None:
     """Mark the pins of idle queries; remove those that were marked a day ago."""
     listed = store.list(FOLDER)
 
@@ -111,7 +111,7 @@ def forget_idle(store: LocalStore, now: float) -> None:
         if mark not in listed:
             with contextlib.suppress(MasterTableError):  # another vacuum marked it first
                 store.write(f"{FOLDER}/{mark}", _content(0))
-        elif age(mark) > FORGOTTEN_AFTER:
+        elif age(mark) > EXPIRES_AFTER:
             for name in names:
                 store.delete(f"{FOLDER}/{name}")
             continue
@@ -167,8 +167,9 @@ def _read(store: LocalStore, name: str) -> int | None:
         if not isinstance(body, dict) or body.get("format") != FORMAT:
             raise ValueError("not a pin")
     except ValueError as error:
-        if path.name.startswith(_HOLD):  # its owner is writing it, and has not looked for the
-            return None  # version yet; or it died at that
+        # The owner is still writing it, or died while writing: it has not read the version yet.
+        if path.name.startswith(_HOLD):
+            return None
         raise MasterTableError(_damaged(path)) from error
     manifests.check_format_version(path, body.get("format_version"), FORMAT_VERSION)
     if type(body.get("version")) is not int:
@@ -183,7 +184,7 @@ def _damaged(path: object) -> str:
     )
 
 
-def _forget(store: LocalStore, query: str, before: int) -> None:
+def _remove_older(store: LocalStore, query: str, before: int) -> None:
     for name in store.list(FOLDER):
         match = _NAME.fullmatch(name)
         if match is not None and match[1] == query and int(match[2]) < before:

@@ -97,7 +97,7 @@ def load(
             which = f"page {first}" if count == 1 else f"pages {first} to {first + count - 1}"
             raise MasterTableError(f"{which}: {error}") from error
     if got < end - begin:
-        fail_short(segment, first, begin + got)
+        raise_truncated(segment, first, begin + got)
     starts = segment.offsets[first : first + count] + (at - begin)
     check_new(segment, first, count, buffer.arrow, starts)
     return starts, want
@@ -137,7 +137,7 @@ def _page(segment: OpenSegment, page: int, memory: Any, start: int) -> Any:
     return memory.slice(int(start), int(segment.pages.lengths[page]))
 
 
-def fail_short(segment: OpenSegment, first: int, end: int) -> None:
+def raise_truncated(segment: OpenSegment, first: int, end: int) -> None:
     """Raise for the first page that is truncated."""
     page = first + int(np.searchsorted(segment.ends[first:], end, side="right"))
     segment.checked[first:] = False
@@ -152,7 +152,7 @@ def check(segment: OpenSegment, page: int, data: Any) -> None:
     """Check a page against its checksum and its index, and mark it as checked."""
     pages = segment.pages
     if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
-        problem = "is damaged: its checksum does not fit"
+        problem = "is damaged: its checksum does not match"
     else:
         ends = pages.firsts.slice(page, 1), pages.lasts.slice(page, 1)
         found = segment.page_check.problem(data, int(pages.rows[page]), *ends)
@@ -219,7 +219,7 @@ class PlainReader:
         With ``direct`` they are read into the buffer, whose present content is overwritten.
         """
         assert self._buffer is not None
-        self._settle()
+        self._finish_prefetch()
         if self._direct:
             self._ahead = self._ahead or DiskRead.make()
             if self._ahead is None:  # no asynchronous reads: load reads it later
@@ -230,18 +230,18 @@ class PlainReader:
 
     @property
     def in_flight(self) -> bool:
-        """Whether a read-ahead is in flight."""
+        """Whether a prefetch is in flight."""
         return self._ahead is not None and self._ahead.in_flight
 
-    def _settle(self) -> int:
-        """Wait for the read-ahead. Returns its bytes; 0 if they are not usable."""
+    def _finish_prefetch(self) -> int:
+        """Wait for the prefetch. Returns the bytes read; 0 if they cannot be used."""
         return self._ahead.finish() if self._ahead is not None and self._ahead.pending else 0
 
     def load(self, first: int, count: int) -> Any:
         """Read pages as :meth:`read` does, but return only the address of each."""
         assert self._buffer is not None
         self._arrow = self._buffer.arrow
-        came = self._settle()
+        prefetched = self._finish_prefetch()
         self._starts, nbytes = load(
             self._segment,
             first,
@@ -249,7 +249,7 @@ class PlainReader:
             self._buffer,
             0,
             self._direct,
-            ahead=came if self._prefetched == (first, count) else 0,
+            ahead=prefetched if self._prefetched == (first, count) else 0,
         )
         self._first = first
         self.bytes_read += nbytes
@@ -260,7 +260,7 @@ class PlainReader:
         return parse(self._segment, self._first, self._arrow, self._starts)
 
     def close(self) -> None:
-        self._settle()
+        self._finish_prefetch()
         self._buffer = self._arrow = self._ahead = None
 
 
@@ -294,7 +294,7 @@ class MappedReader(PlainReader):
 
 def raise_read_error(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:
     if closed:
-        raise ConfigError("this reader is closed; ask the table for a new one")
+        raise ConfigError("this reader is closed; create a new one with table.reader()")
     raise ConfigError(
         f"pages {first} .. {first + count - 1} were requested of a table of {pages} pages with a "
         f"reader for {at_once} at once; create the reader with a larger pages_at_once"

@@ -1,6 +1,6 @@
 """The bytes of each row of a batch, to cut pages by size.
 
-Rows with text, binary or lists differ in size. Counted are the bytes of the Arrow format: values,
+Rows with text, binary or lists differ in size. The sizes are those of the Arrow format: values,
 offsets, and a validity bit for each value of a column with nulls.
 """
 

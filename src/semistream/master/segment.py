@@ -105,7 +105,7 @@ class SegmentWriter:
         if not again.any():
             return batch
         if self._duplicates == "refuse":
-            key = _spelled(rows, int(np.flatnonzero(again)[0]))
+            key = _format_key(rows, int(np.flatnonzero(again)[0]))
             raise ConfigError(
                 f"unique=True, but the key {key} occurs more than once; "
                 "remove the duplicates, or use a table with unique=False"
@@ -185,7 +185,7 @@ class SegmentWriter:
         )
 
 
-def _spelled(keys: pa.RecordBatch, row: int) -> str:
+def _format_key(keys: pa.RecordBatch, row: int) -> str:
     parts = []
     for name, column in zip(keys.schema.names, keys.columns, strict=True):
         try:

@@ -22,7 +22,7 @@ _ACCEPTED = (
 
 @dataclass(frozen=True)
 class Source:
-    """``num_rows`` is None if it is unknown before the end."""
+    """``num_rows`` is None if it is unknown until all batches are read."""
 
     schema: pa.Schema
     num_rows: int | None
@@ -155,7 +155,7 @@ def _parquet(paths: list[Path]) -> Source:
             )
         schema = found
     if schema is None:
-        raise ConfigError(f"data names no file; {_ACCEPTED}")
+        raise ConfigError(f"data is an empty list of files; {_ACCEPTED}")
     return Source(schema, rows, lambda nbytes: _parquet_batches(files, nbytes))
 
 

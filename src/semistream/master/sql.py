@@ -8,7 +8,7 @@ in one page. The first page has no lower bound and the last no upper bound, so a
 inserted later is found when its page is read.
 
 A database table has no versions. A replayed batch may therefore read other rows than it read the
-first time, and a row that a join caches may be outdated. Where that matters, import the table:
+first time, and a cached row may be stale. Where that matters, import the table:
 ``MasterTable.build(SqlMaster(...).batches(), path, key=...)``.
 """
 
@@ -105,15 +105,16 @@ class SqlMaster:
     # -- columns and pages -----------------------------------------------------------------
 
     def _choose(self, wanted: Sequence[str] | None, types: dict[str, Any]) -> list[Column]:
-        found = self._ask(lambda c: self._dialect.columns(c, self.table))
+        found = self._run_query(lambda c: self._dialect.columns(c, self.table))
         if not found:
-            raise MasterTableError(f"{self._place} does not exist, or has no column to read")
+            raise MasterTableError(f"{self._label} does not exist, or has no columns")
         names = [column.name for column in found]
         for what, given in (("key", self.key), ("columns", wanted or ()), ("types", types)):
             absent = [name for name in given if name not in names]
             if absent:
                 raise SchemaError(
-                    f"{what}: {self._place} has no column {absent[0]!r}; it has {', '.join(names)}"
+                    f"{what}: {self._label} has no column {absent[0]!r}; "
+                    f"its columns are {', '.join(names)}"
                 )
         if typed := [name for name in self.key if name in types]:
             raise ConfigError(
@@ -130,11 +131,11 @@ class SqlMaster:
     def _check_duplicates(self) -> None:
         keys = ", ".join(self._dialect.ordered(column) for column in self._keys)
         twice = self._rows(
-            f"SELECT 1 FROM {self._from} WHERE {self._present()} "
+            f"SELECT 1 FROM {self._from} WHERE {self._keys_not_null()} "
             f"GROUP BY {keys} HAVING count(*) > 1 LIMIT 1"
         )
         if twice:
-            raise MasterTableError(f"unique=True, but {self._place} has duplicate keys")
+            raise MasterTableError(f"unique=True, but {self._label} has duplicate keys")
 
     def _cut(self) -> None:
         """Let the database compute the cut points and the size of each page."""
@@ -142,7 +143,7 @@ class SqlMaster:
         lengths = " + ".join(self._dialect.length(c) for c in varying) or "0"
         count, total = self._rows(
             f"SELECT count(*), coalesce(sum({lengths}), 0) FROM {self._from} "
-            f"WHERE {self._present()}"
+            f"WHERE {self._keys_not_null()}"
         )[0]
         self._fixed = sum((c.type.bit_width + 7) // 8 for c in self._columns if not c.varies)
         self._fixed += 4 * len(varying) + (len(self._columns) + 7) // 8
@@ -162,12 +163,12 @@ class SqlMaster:
             "row_number() OVER (PARTITION BY p ORDER BY r) AS i FROM ("
             f"SELECT {keys}, {lengths} AS l, rank() OVER (ORDER BY {order}) AS r, "
             f"(rank() OVER (ORDER BY {order}) - 1) {self._dialect.floor_divide} {step} AS p "
-            f"FROM {self._from} WHERE {self._present()}) numbered "
+            f"FROM {self._from} WHERE {self._keys_not_null()}) numbered "
             "WINDOW page AS (PARTITION BY p)) cut WHERE i = 1 ORDER BY p"
         )
         fields = [pa.field(n, c.type) for n, c in zip(names, self._keys, strict=True)]
         fields += [pa.field(name, pa.int64()) for name in "cbw"]
-        cuts = self._ask(lambda c: self._dialect.batch(c, sql, (), fields))
+        cuts = self._run_query(lambda c: self._dialect.batch(c, sql, (), fields))
         rows, nbytes, longest = (cuts.column(n).to_numpy() for n in "cbw")
         self._firsts = cuts.select(names)
         self.max_page_bytes = _GROWTH * int((rows * self._fixed + nbytes).max(initial=0)) + 1024
@@ -185,11 +186,11 @@ class SqlMaster:
         return int(self._firsts.num_rows)
 
     @property
-    def _place(self) -> str:
+    def _label(self) -> str:
         return f"table {'.'.join(self.table)!r} of {redact(self.uri)}"
 
     def __repr__(self) -> str:
-        return f"SqlMaster({self._place}, rows={self.num_rows}, pages={self.num_pages})"
+        return f"SqlMaster({self._label}, rows={self.num_rows}, pages={self.num_pages})"
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the connection, so that workers do not compute the cut points again."""
@@ -272,7 +273,7 @@ class SqlMaster:
     def page(self, number: int) -> pa.RecordBatch:
         """The rows of one page, in key order."""
         dialect = self._dialect
-        conditions, params = [self._present()], []
+        conditions, params = [self._keys_not_null()], []
         keys = ", ".join(dialect.ordered(column) for column in self._keys)
         for cut, sign in ((number, ">="), (number + 1, "<")):
             if not 0 < cut < self.num_pages:
@@ -287,33 +288,33 @@ class SqlMaster:
             f"FROM {self._from} WHERE {' AND '.join(conditions)} ORDER BY {keys} "
             f"LIMIT {self._most_rows + 1}"
         )
-        batch = self._ask(lambda c: dialect.batch(c, sql, params, list(self.schema)))
+        batch = self._run_query(lambda c: dialect.batch(c, sql, params, list(self.schema)))
         if batch.num_rows > self._most_rows or batch.nbytes > self.max_page_bytes:
             raise MasterTableError(
-                f"page {number} of {self._place} has grown beyond "
+                f"page {number} of {self._label} has grown beyond "
                 f"{format_size(self.max_page_bytes)}, the size in the memory plan; "
                 "open the table again"
             )
         return batch
 
-    def _present(self) -> str:
+    def _keys_not_null(self) -> str:
         """The condition that excludes null keys, which never match."""
         return " AND ".join(f"{self._dialect.quote(name)} IS NOT NULL" for name in self.key)
 
     def _rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._ask(lambda connection: self._dialect.rows(connection, sql))
+        return self._run_query(lambda connection: self._dialect.rows(connection, sql))
 
-    def _ask(self, question: Callable[[Any], Answer]) -> Answer:
+    def _run_query(self, query: Callable[[Any], Answer]) -> Answer:
         """Run one query at a time; after an error the next one opens a new connection."""
         with self._lock:
             try:
                 if self._connection is None:
                     self._connection = self._dialect.connect()
-                return question(self._connection)
+                return query(self._connection)
             except self._dialect.errors as error:
                 self.close()
                 words = without_secrets(str(error), self.uri)
                 raise MasterTableError(
-                    f"{self._place} cannot be read: {words.strip()}; "
+                    f"{self._label} cannot be read: {words.strip()}; "
                     "check that the server is running and the table exists, then try again"
                 ) from (error if words == str(error) else None)

@@ -55,7 +55,7 @@ class Dialect(ABC):
     def quote(self, name: str) -> str:
         """Quote an identifier; any character is allowed."""
         if not isinstance(name, str) or not name or "\0" in name:
-            raise ConfigError(f"{name!r} cannot name a table or column; give a text without NUL")
+            raise ConfigError(f"{name!r} is not a valid table or column name; use text without NUL")
         mark = self.quote_char
         return mark + name.replace(mark, 2 * mark) + mark
 

@@ -86,7 +86,7 @@ class LocalStore:
         if not all(_PART.fullmatch(part) for part in parts):
             raise MasterTableError(
                 f"{name!r} is not a file name inside a master table; "
-                f"{self.root} was damaged or written by something else: build it again"
+                f"{self.root} is damaged or was written by another program; build the table again"
             )
         return self.root.joinpath(*parts)
 
@@ -153,7 +153,7 @@ class LocalStore:
             yield file
             with writing(path):
                 self.files.sync(file)
-                _forget(file.fileno())
+                _drop_from_page_cache(file.fileno())
         finally:
             # A full disk fails here again; report the first error.
             with contextlib.suppress(OSError):
@@ -196,7 +196,7 @@ class LocalStore:
         except OSError as error:
             raise PublishInDoubtError(
                 f"{target} was published, but its folder cannot be synced: "
-                f"{error.strerror or error}; it is lost if the machine fails now. Check the disk"
+                f"{error.strerror or error}; a power failure may lose it. Check the disk"
             ) from error
         return True
 
@@ -258,7 +258,7 @@ class LocalFile:
         self._finalizer = weakref.finalize(self, _close_all, self._descriptors)
 
     def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
-        descriptor = self._past_the_cache() if direct else self._cached
+        descriptor = self._direct_descriptor() if direct else self._cached
         done, wanted = 0, len(target)
         while done < wanted:
             try:
@@ -274,7 +274,7 @@ class LocalFile:
 
     def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
         if ahead is not None:
-            ahead.begin(self._past_the_cache(), target, offset)
+            ahead.begin(self._direct_descriptor(), target, offset)
         elif hasattr(os, "posix_fadvise"):
             with contextlib.suppress(OSError):  # it is only advice
                 os.posix_fadvise(self._cached, offset, len(target), os.POSIX_FADV_WILLNEED)
@@ -313,14 +313,14 @@ class LocalFile:
     def close(self) -> None:
         self._finalizer()
 
-    def _past_the_cache(self) -> int:
+    def _direct_descriptor(self) -> int:
         if self._direct is None:
             self._direct = _open(self._files, self.path, _direct_flag())
             self._descriptors.append(self._direct)
         return self._direct
 
 
-def _forget(descriptor: int) -> None:
+def _drop_from_page_cache(descriptor: int) -> None:
     """Drop a synced file from the page cache.
 
     Written data is cached in small pages; read again, it is cached in huge ones, which are ten

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import manifest as manifests
 from semistream.master.manifest import Manifest
-from semistream.master.pins import forget_idle, pinned_versions
+from semistream.master.pins import expire_idle, pinned_versions
 from semistream.master.reader import open_segment
 from semistream.master.retire import restore, retire
 from semistream.master.store import LocalStore, writing
-from semistream.master.workspace import GRACE, Writers, stop_overtaken, survey
+from semistream.master.workspace import GRACE, Writers, stop_superseded, survey
 
 _SEGMENTS = "segments"
 
@@ -42,14 +42,14 @@ def vacuum(store: LocalStore, keep: int) -> Vacuumed:
     if not versions:
         manifests.read_manifest(store)  # raises: there is no table
     now = store.clock()
-    forget_idle(store, now)
+    expire_idle(store, now)
     pinned = pinned_versions(store)
     doomed = [version for version in versions[:-keep] if version not in pinned]
     for version in versions:
         if version not in doomed:
             _prove(store, version)
     writers = survey(store, now)
-    stop_overtaken(store, versions[-1])
+    stop_superseded(store, versions[-1])
     token = uuid.uuid4().hex
     for version in doomed:
         retire(store, version, token)

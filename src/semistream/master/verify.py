@@ -126,14 +126,14 @@ class _Segment:
             on_page()
         whole.update(_read(file, at, max(0, size - at)))
         if not self.found and whole.hexdigest() != self.info.checksum:
-            self.problem(None, "header or footer of the file are damaged")
+            self.problem(None, "the file's header or footer is damaged")
 
     def _page(self, page: int, data: bytearray, length: int, pages: SegmentPages) -> None:
         if len(data) < length:
             self.problem(page, f"truncated: {len(data)} of {length} bytes exist")
             return
         if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
-            self.problem(page, "damaged: the checksum does not fit")
+            self.problem(page, "damaged: the checksum does not match")
             return
         content = pa.py_buffer(data)
         malformed = self.check.malformed(content, int(pages.rows[page]))

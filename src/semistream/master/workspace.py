@@ -9,8 +9,8 @@ lease with the machine's id. So a writer is dead
 - on another machine, where locks may not work, if its folder has not changed for ``GRACE``, by the
   clock of the table's file system.
 
-A writer may be considered dead and be alive, on a machine that was paused for a week. Therefore
-its folder is renamed before anything else is done. The manifest that it is about to publish is in
+A writer that is considered dead may be alive, on a machine that was paused for a week. Therefore
+its folder is renamed first. The manifest that it is about to publish is in
 it (:data:`UNPUBLISHED`), so from then on it cannot publish; and if it published before, its version
 is listed, and its segments are in use. Clocks only decide how long garbage is kept.
 """
@@ -98,12 +98,12 @@ def survey(store: LocalStore, now: float) -> Writers:
             dead.add(token)
         elif _is_alive(store, token, now):
             alive.add(token)
-        elif _bury(store, token):
+        elif _remove_dead(store, token):
             dead.add(token)
     return Writers(alive, dead)
 
 
-def stop_overtaken(store: LocalStore, newest: int) -> None:
+def stop_superseded(store: LocalStore, newest: int) -> None:
     """Remove the scratch manifests that ``newest`` supersedes, so that they are never published.
 
     Otherwise a writer that paused between its last check and its link could reuse the number of a
@@ -135,7 +135,7 @@ def _is_alive(store: LocalStore, token: str, now: float) -> bool:
     return False
 
 
-def _bury(store: LocalStore, token: str) -> bool:
+def _remove_dead(store: LocalStore, token: str) -> bool:
     """Prevent a writer from publishing and remove its workspace; False if it just finished."""
     folder: Path = store.path(f"{_FOLDER}/{token}")
     grave: Path = store.path(f"{_FOLDER}/{token}{_DEAD}")

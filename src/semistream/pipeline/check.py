@@ -113,7 +113,7 @@ def _routes_agree(pipeline: Pipeline, lookup: Lookup) -> None:
 def _dead_letters(pipeline: Pipeline) -> Any:
     assert pipeline.dead_letter is not None
     dead = open_sink(pipeline.dead_letter.output, path=pipeline.dead_letter.path)
-    if dead.place == sink_of(pipeline).place:
+    if dead.target == sink_of(pipeline).target:
         raise ConfigError(
             "the sink writes to this folder, so its readers would read dead letters as rows; "
             "use another folder"

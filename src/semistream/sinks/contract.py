@@ -1,4 +1,4 @@
-"""The contract of a warehouse: a batch of a query is stored exactly once, completely, or not."""
+"""The contract of a warehouse: every batch of a query is stored exactly once, atomically."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Batch:
     query: str
     number: int
 
-    def is_in(self, newest: int | None, place: str) -> bool:
+    def is_in(self, newest: int | None, target: str) -> bool:
         """Whether the sink has this batch, given its ``newest`` batch of the query.
 
         Spark replays only the newest batch. A smaller number means that the checkpoint is older
@@ -33,7 +33,7 @@ class Batch:
             return True
         raise SemistreamError(
             f"the checkpoint is older than the sink: query {self.query} writes batch "
-            f"{self.number}, but {place} already has its batch {newest}. Was the checkpoint "
+            f"{self.number}, but {target} already has its batch {newest}. Was the checkpoint "
             "restored from a backup, or did a crash lose its newest files? The rows may differ "
             "from those written under this number, so the batch is neither written nor "
             f"skipped. Use the checkpoint that contains batch {newest}, or restore the sink to its "
@@ -50,7 +50,7 @@ class Staged:
     partition: int
     rows: int
     nbytes: int
-    place: str
+    name: str
     """A file name or table name; empty if there were no rows."""
     schema: bytes
     """The Arrow schema of the rows, serialized."""
@@ -64,11 +64,11 @@ class Sink(Protocol):
     """Staging runs in workers, in parallel and possibly repeated; committing in the driver."""
 
     @property
-    def place(self) -> str:
-        """The target: two sinks with the same place share a ledger."""
+    def target(self) -> str:
+        """Identifies the output: sinks with the same target share a ledger."""
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        """Raise early if the target is not writable or the schema does not fit."""
+        """Raise early if the target is not writable or cannot store the schema."""
 
     def stage(
         self, rows: Iterable[pa.RecordBatch], schema: pa.Schema | None, batch: Batch, partition: int

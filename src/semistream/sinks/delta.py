@@ -58,7 +58,7 @@ class DeltaSink:
         self.disk = Files() if durable else Unsynced()
 
     @property
-    def place(self) -> str:
+    def target(self) -> str:
         return os.path.realpath(self.path)
 
     def check(self, schema: pa.Schema | None = None) -> None:
@@ -115,13 +115,13 @@ class DeltaSink:
         check_features(table, self.path)
         if arrow is not None:
             self._check_columns(table, self._delta_schema(arrow))
-        parts = [s for s in staged if s.place]
-        check_complete(self.disk, {self.path / s.place: s.nbytes for s in parts})
-        check_nulls(table, [self.path / s.place for s in parts])
+        parts = [s for s in staged if s.name]
+        check_complete(self.disk, {self.path / s.name: s.nbytes for s in parts})
+        check_nulls(table, [self.path / s.name for s in parts])
         self.disk.sync_folder(self.path)
         now = int(time.time() * 1000)
         actions: Any = [
-            AddAction(s.place, s.nbytes, {}, now, True, json.dumps({"numRecords": s.rows}))
+            AddAction(s.name, s.nbytes, {}, now, True, json.dumps({"numRecords": s.rows}))
             for s in parts
         ]
         properties = CommitProperties(
@@ -138,7 +138,7 @@ class DeltaSink:
                 return self._commit(staged, batch)
             raise
         self._sync_log(before)
-        self._sweep(batch, keep={s.place for s in staged})
+        self._sweep(batch, keep={s.name for s in staged})
         return True
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
@@ -200,8 +200,8 @@ class DeltaSink:
 
     def _remove(self, staged: Sequence[Staged], spare: set[str]) -> None:
         for part in staged:
-            if part.place and part.place not in spare:
-                remove(self.disk, self.path / part.place)
+            if part.name and part.name not in spare:
+                remove(self.disk, self.path / part.name)
 
     def _sweep(self, batch: Batch, keep: set[str]) -> None:
         """Remove files of this batch's dead tasks; periodically those of abandoned queries."""

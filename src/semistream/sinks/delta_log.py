@@ -18,14 +18,14 @@ def check_log_complete(path: Path) -> None:
     """Raise if the table's newest log entry is truncated."""
     entries = [e for e in (path / "_delta_log").glob("*.json") if e.stem.isdigit()]
     newest = max(entries, default=None)
-    if newest is not None and not _is_whole(newest):
+    if newest is not None and not _is_complete(newest):
         raise SemistreamError(
             f"{newest} is truncated: the power failed while it was written, before its batch was "
             "acknowledged. Delete this file and restart the query, which replays the batch"
         )
 
 
-def _is_whole(entry: Path) -> bool:
+def _is_complete(entry: Path) -> bool:
     try:
         actions: list[dict[str, Any]] = [json.loads(s) for s in entry.read_bytes().splitlines()]
     except ValueError:

@@ -14,7 +14,7 @@ from semistream.errors import ConfigError, SchemaError
 
 # Features that require nothing of a writer that only adds files, or nothing unless a column or a
 # setting below uses them.
-_HONOURED = {
+_SUPPORTED = {
     "allowColumnDefaults",
     "appendOnly",
     "changeDataFeed",
@@ -34,7 +34,7 @@ _HONOURED = {
     "variantType-preview",
 }
 _WRITER_VERSIONS = range(1, 8)
-_DEMANDS = {
+_REQUIREMENTS = {
     "delta.invariants": "an invariant",
     "delta.generationExpression": "a generation expression",
     "delta.identity.start": "generated identity values",
@@ -44,14 +44,14 @@ _DEMANDS = {
 
 def check_features(table: Any, path: Path) -> None:
     """Raise if the table requires a feature that the sink does not support."""
-    for demand in _demands(table):
+    for requirement in _unsupported(table):
         raise ConfigError(
-            f"the Delta table {path} has {demand}, which this sink does not support; write to it "
-            "with Spark's own Delta sink (foreachBatch), or use another table"
+            f"the Delta table {path} has {requirement}, which this sink does not support; write "
+            "to it with Spark's own Delta sink (foreachBatch), or use another table"
         )
 
 
-def _demands(table: Any) -> Iterable[str]:
+def _unsupported(table: Any) -> Iterable[str]:
     metadata, protocol = table.metadata(), table.protocol()
     if metadata.partition_columns:
         yield f"the partition columns {', '.join(metadata.partition_columns)}"
@@ -62,13 +62,13 @@ def _demands(table: Any) -> Iterable[str]:
     if settings.get("delta.columnMapping.mode", "none") != "none":
         yield f"column mapping by {settings['delta.columnMapping.mode']}"
     for field in table.schema().fields:
-        for key, demand in _DEMANDS.items():
+        for key, requirement in _REQUIREMENTS.items():
             if key in field.metadata:
-                yield f"{demand} for column {field.name} ({field.metadata[key]})"
+                yield f"{requirement} for column {field.name} ({field.metadata[key]})"
     if protocol.min_writer_version not in _WRITER_VERSIONS:
         yield f"the writer version {protocol.min_writer_version}"
     features = {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
-    for feature in sorted(features - _HONOURED):
+    for feature in sorted(features - _SUPPORTED):
         yield f"the table feature {feature}"
 
 

@@ -70,5 +70,5 @@ def writing(path: Path) -> Iterator[None]:
     except OSError as error:
         raise SemistreamError(
             f"{error.filename or path} cannot be written: {error.strerror or error}; free space, "
-            "or check disk and permissions, and restart the query: it replays this batch"
+            "or check the disk and permissions, then restart the query: it replays this batch"
         ) from error

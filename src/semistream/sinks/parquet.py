@@ -60,7 +60,7 @@ class ParquetSink:
         self._own = self.path / "_semistream"
 
     @property
-    def place(self) -> str:
+    def target(self) -> str:
         return os.path.realpath(self.path)
 
     def check(self, schema: pa.Schema | None = None) -> None:
@@ -99,12 +99,12 @@ class ParquetSink:
                 return False
         _one_schema(staged)
         files = {
-            s.place: f"part-{_safe(batch.query)}-{batch.number:08d}-{s.partition:05d}.parquet"
+            s.name: f"part-{_safe(batch.query)}-{batch.number:08d}-{s.partition:05d}.parquet"
             for s in staged
-            if s.place
+            if s.name
         }
         if files:
-            sizes = {self._staging(batch) / s.place: s.nbytes for s in staged if s.place}
+            sizes = {self._staging(batch) / s.name: s.nbytes for s in staged if s.name}
             check_complete(self.disk, sizes)
             sync_folders(self.disk, self._staging(batch), self.path)
         entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files)
@@ -120,8 +120,8 @@ class ParquetSink:
         entry = self._log(_safe(batch.query)).read(batch.number)
         kept = entry.files if entry is not None else {}
         for part in staged:
-            if part.place and part.place not in kept:
-                remove(self.disk, self._staging(batch) / part.place)
+            if part.name and part.name not in kept:
+                remove(self.disk, self._staging(batch) / part.name)
 
     def files(self) -> list[Path]:
         """The files of completely committed batches: a consistent view."""

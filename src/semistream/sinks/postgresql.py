@@ -50,7 +50,7 @@ class PostgresWarehouse:
         self._shown = f"table {table!r} of {redact(uri)}"
         url = urlsplit(redact(uri))
         server = f"{url.netloc.rpartition('@')[2]}{url.path}?{url.query}"
-        self.place = f"{server} {self.schema or 'public'}.{table}"
+        self.target = f"{server} {self.schema or 'public'}.{table}"
         self._server = Server(uri, self._shown, patience)
         self._target = self._named(table)
         self._ledger = Ledger(self._server, self._named(LEDGER), table)
@@ -60,18 +60,19 @@ class PostgresWarehouse:
         return PostgresWarehouse, (self.uri, self.table, self.schema, self._server.patience)
 
     def check(self, schema: pa.Schema | None = None) -> None:
-        def look(connection: Any) -> list[str]:
+        def columns_of(connection: Any) -> list[str]:
             if not self._server.exists(connection, self._target):
                 return []
             place = [self.schema, self.table] if self.schema else [self.table]
             return [column.name for column in self._server.dialect.columns(connection, place)]
 
-        columns = self._server.patiently(look)
+        columns = self._server.with_retries(columns_of)
         if columns and schema is not None:
             absent = [name for name in schema.names if name not in columns]
             if absent:
                 raise SchemaError(
-                    f"{self._shown} has no column {absent[0]!r}; it has {', '.join(columns)}"
+                    f"{self._shown} has no column {absent[0]!r}; "
+                    f"its columns are {', '.join(columns)}"
                 )
 
     def stage(
@@ -82,7 +83,7 @@ class PostgresWarehouse:
         if rows == () or schema is None:
             return Staged(batch, partition, 0, 0, "", serialized)
         counted = _Counted(rows)
-        connection = self._server.patiently(lambda c: c, close=False)
+        connection = self._server.with_retries(lambda c: c, close=False)
         try:
             name = self._stages.name(connection, batch, partition)
             with connection.cursor() as cursor:
@@ -96,7 +97,7 @@ class PostgresWarehouse:
         except self._server.dialect.errors as error:
             if counted.failure is not None:  # the row iterator failed, not the database
                 raise counted.failure from error
-            raise self._server.refusal(error) from error
+            raise self._server.readable_error(error) from error
         finally:
             self._server.close(connection)
         return Staged(batch, partition, counted.rows, counted.nbytes, name, serialized)
@@ -115,28 +116,28 @@ class PostgresWarehouse:
                 self._stages.sweep(connection, batch)
             return is_new
 
-        return self._server.patiently(work, lock=(lock, self._target))
+        return self._server.with_retries(work, lock=(lock, self._target))
 
     def _enter(self, connection: Any, staged: Sequence[Staged], batch: Batch) -> bool:
         if batch.is_in(self._ledger.newest(connection, batch.query), self._shown):
             return False
         self._ledger.enter(connection, batch, sum(part.rows for part in staged))
         for part in staged:
-            if part.place:
+            if part.name:
                 self._move(connection, part)
         return True
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
-        names = [part.place for part in staged if part.place]
+        names = [part.name for part in staged if part.name]
         if names:
-            self._server.patiently(lambda connection: self._stages.drop(connection, names))
+            self._server.with_retries(lambda connection: self._stages.drop(connection, names))
 
     def _move(self, connection: Any, part: Staged) -> None:
-        stage = self._named(part.place)
+        stage = self._named(part.name)
         found = self._server.rows(connection, f"SELECT count(*) FROM {stage}")[0][0]
         if found != part.rows:
             raise SemistreamError(
-                f"a task staged {part.rows} rows for {self._shown}, but {found} are left: "
+                f"a task staged {part.rows} rows for {self._shown}, but only {found} are left: "
                 "the server crashed in between; the batch must be replayed"
             )
         if not self._server.exists(connection, self._target):

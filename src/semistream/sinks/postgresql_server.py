@@ -13,9 +13,9 @@ from semistream.master.sql_redact import without_secrets
 T = TypeVar("T")
 Lock = tuple[str, str]
 _PAUSE = 0.5
-_PASSING = ("08", "53", "57")  # SQLSTATE classes: connection, resources, operator intervention
+_TRANSIENT = ("08", "53", "57")  # SQLSTATE classes: connection, resources, operator intervention
 _LOCK_TIMEOUT = "55P03"
-# Who holds the advisory lock of this name, or a lock on this table that blocks writers.
+# Sessions that hold the advisory lock of this name, or a lock on this table that blocks writers.
 _HOLDERS = """
 SELECT DISTINCT l.pid, coalesce(a.application_name, ''), coalesce(a.state, 'unknown'),
     coalesce(date_trunc('second', a.state_change)::text, 'unknown')
@@ -45,7 +45,9 @@ class Server:
         self._uri = uri
         self._shown = shown
 
-    def patiently(self, work: Callable[[Any], T], close: bool = True, lock: Lock = ("", "")) -> T:
+    def with_retries(
+        self, work: Callable[[Any], T], close: bool = True, lock: Lock = ("", "")
+    ) -> T:
         """Run ``work`` in one connection; while the server is unreachable, wait and retry.
 
         ``lock`` names the lock that the work takes and the table that it writes to, to find the
@@ -64,8 +66,8 @@ class Server:
                 if connection is not None:
                     self.close(connection)
                 state = getattr(error, "sqlstate", None) or "08"
-                if state[:2] not in _PASSING or time.monotonic() >= deadline:
-                    raise self.refusal(error, lock) from error
+                if state[:2] not in _TRANSIENT or time.monotonic() >= deadline:
+                    raise self.readable_error(error, lock) from error
                 time.sleep(_PAUSE)
             except BaseException:
                 if connection is not None:
@@ -90,15 +92,15 @@ class Server:
         """Take the advisory lock of this name until the transaction ends."""
         self.execute(connection, "SELECT pg_advisory_xact_lock(hashtext($1))", name)
 
-    def refusal(self, error: Exception, lock: Lock = ("", "")) -> SemistreamError:
+    def readable_error(self, error: Exception, lock: Lock = ("", "")) -> SemistreamError:
         state = getattr(error, "sqlstate", None) or ""
         if state == _LOCK_TIMEOUT:
-            return SemistreamError(self._locked_out(lock))
+            return SemistreamError(self._lock_timeout(lock))
         kind = SchemaError if state.startswith(("42", "22", "0A")) else SemistreamError
         words = without_secrets(str(error), self._uri).strip()
         return kind(f"{self._shown} cannot be written: {words}")
 
-    def _locked_out(self, lock: Lock) -> str:
+    def _lock_timeout(self, lock: Lock) -> str:
         waited = f"{self._shown} cannot be written: waited {self.patience:g} s for a lock"
         found: list[Any] = []
         with contextlib.suppress(*self.dialect.errors):  # only improves the message

@@ -112,7 +112,7 @@ def hold_version(path: str | os.PathLike[str], version: int, explicit: bool) -> 
 
 def keep_held(path: str | os.PathLike[str], name: MicroBatch) -> None:
     """Refresh the pin of a running batch query; a pin that is unused for a week expires."""
-    with contextlib.suppress(OSError):  # the driver has exited, or only it may write
+    with contextlib.suppress(OSError):  # the driver has exited, or this user lacks permission
         refresh(LocalStore(path), name.query, name.batch)
 
 
@@ -131,9 +131,9 @@ def _release_at_exit(process: int) -> None:
 
 def _warn(path: object, version: int, error: OSError) -> None:
     warnings.warn(
-        f"version {version} of the master table {path} is not kept from being vacuumed while it "
-        f"is used: its folder cannot be written to ({error.strerror or error}); vacuum with a "
-        "large keep, or give this user the right to write there",
+        f"version {version} of the master table {path} is not protected from vacuum while it is "
+        f"in use: its folder is not writable ({error.strerror or error}); vacuum with a "
+        "large keep, or grant this user write permission",
         RuntimeWarning,
         stacklevel=3,
     )

@@ -111,7 +111,8 @@ def _lookups(
     if isinstance(master, (list, tuple)):
         if on is not None or how is not None or select is not None:
             raise ConfigError(
-                "on, how and select are fields of each ss.Lookup when a list of look-ups is given"
+                "on, how and select cannot be combined with a list of look-ups; "
+                "set them in each ss.Lookup"
             )
         if not master or not all(isinstance(item, Lookup) for item in master):
             raise ConfigError(f"master={master!r}: give a master table, or a list of ss.Lookup")

@@ -15,7 +15,7 @@ from semistream.sinks.postgresql import PostgresWarehouse
 from semistream.spark.batch_version import QUERY
 from semistream.spark.errors import reraise_semistream_errors
 
-_MESSAGE = "partition int, rows long, nbytes long, place string, schema binary"
+_MESSAGE = "partition int, rows long, nbytes long, name string, schema binary"
 _RUN = "spark.jobGroup.id"  # Spark uses the run id as the job group
 _REMEMBERED = 1000  # (run, sink) pairs of this process whose last batch is kept
 Part = Callable[[DataFrame], DataFrame]
@@ -57,7 +57,7 @@ class ForeachBatch:
         with reraise_semistream_errors():
             rows = df.mapInArrow(_Stage(sink, batch), _MESSAGE).collect()
         return [
-            Staged(batch, row.partition, row.rows, row.nbytes, row.place, bytes(row.schema))
+            Staged(batch, row.partition, row.rows, row.nbytes, row.name, bytes(row.schema))
             for row in rows
         ]
 
@@ -80,15 +80,15 @@ class _Done:
     def check_not_written(self, run: str | None, batch: Batch, sink: Sink) -> None:
         if run is None:
             return  # without a run id, this may be a replay after an earlier run's commit
-        if self._batches.get((run, batch.query, sink.place)) == batch.number:
+        if self._batches.get((run, batch.query, sink.target)) == batch.number:
             raise ConfigError(
                 f"two sinks of one foreachBatch function write batch {batch.number} to "
-                f"{sink.place}, so the second would be skipped as already written; give each a "
+                f"{sink.target}, so the second would be skipped as already written; give each a "
                 'route: PostgresSink(url, table, route="late orders")'
             )
 
     def add(self, run: str | None, batch: Batch, sink: Sink) -> None:
-        key = (run, batch.query, sink.place)
+        key = (run, batch.query, sink.target)
         self._batches.pop(key, None)
         self._batches[key] = batch.number
         while len(self._batches) > _REMEMBERED:
@@ -146,7 +146,7 @@ class _Stage:
                 pa.array([staged.partition], pa.int32()),
                 pa.array([staged.rows], pa.int64()),
                 pa.array([staged.nbytes], pa.int64()),
-                pa.array([staged.place]),
+                pa.array([staged.name]),
                 pa.array([staged.schema], pa.binary()),
             ],
             names=["partition", "rows", "nbytes", "place", "schema"],

@@ -7,7 +7,7 @@ per worker, records how many bytes each worker holds::
     <local dir>/semistream/<budget>/lock          held while the ledger is read and written
                                     <pid>.worker  the format's version, and the bytes held;
                                                   locked by its worker while it lives
-    <local dir>/semistream/<pid>.ask              a pipe on which others ask that worker for room
+    <local dir>/semistream/<pid>.ask              a pipe: requests to release memory
 
 When a worker dies for any reason, the operating system drops its lock, and its share is freed. A
 worker takes the fair share, ``budget // workers``. If earlier workers took more and that is not
@@ -77,7 +77,7 @@ class Ledger:
                 )
             for pid, held in others.items():
                 if held > fair:
-                    ask(self.folder, pid)
+                    request_release(self.folder, pid)
             time.sleep(_POLL)
 
     def release(self) -> None:
@@ -141,8 +141,8 @@ def _parse(path: Path, entry: bytes) -> int:
     return int(nbytes or 0)
 
 
-def ask(folder: Path, pid: int) -> None:
-    """Ask a worker of this executor to release its share of a budget when it is idle."""
+def request_release(folder: Path, pid: int) -> None:
+    """Request that a worker of this executor releases its share of a budget when it is idle."""
     with contextlib.suppress(OSError):  # it died, or its pipe is full of requests
         descriptor = os.open(pipe_of(folder.parent, pid), os.O_WRONLY | os.O_NONBLOCK)
         try:

@@ -65,7 +65,7 @@ def _no_session(error: Exception, packages: Any) -> str:
         if packages
         else "; check that Java 17 is installed, and the settings under spark"
     )
-    return f"Spark does not start: {lines[0]}{hint}"
+    return f"Spark cannot be started: {lines[0]}{hint}"
 
 
 def start(

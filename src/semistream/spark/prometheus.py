@@ -23,7 +23,7 @@ _PER_LOOKUP = {
 
 
 class Endpoint:
-    """A small web server on 127.0.0.1, in a thread of its own."""
+    """A small web server on 127.0.0.1, in a separate thread."""
 
     def __init__(self, port: int, text: Callable[[], str]) -> None:
         class Handler(BaseHTTPRequestHandler):

@@ -54,7 +54,7 @@ class Registry:
         self._entries: dict[str, _Entry[Any]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._complained = False
+        self._has_logged = False
 
     @contextlib.contextmanager
     def checkout(
@@ -71,7 +71,7 @@ class Registry:
                 entry.runs = make(entry.ledger.acquire())
             yield entry.runs, warm
         except BaseException:
-            with self._enduring():  # keep the task's own exception
+            with self._logging_errors():  # keep the task's own exception
                 self._close(entry)
             raise
         finally:
@@ -79,7 +79,7 @@ class Registry:
                 entry.busy = False
                 entry.used = time.monotonic()
                 if entry.wanted:
-                    with self._enduring():
+                    with self._logging_errors():
                         self._close(entry)
 
     def held(self) -> dict[str, int]:
@@ -89,7 +89,7 @@ class Registry:
 
     def close(self) -> None:
         """Close all runs that no task is using."""
-        self._give_up(lambda name, entry: True)
+        self._release_runs(lambda name, entry: True)
 
     def _take(self, name: str, budget: int, slots: int) -> _Entry[Any]:
         with self._lock:
@@ -114,7 +114,7 @@ class Registry:
                 pa.default_memory_pool().release_unused()
                 entry.ledger.release()
 
-    def _give_up(self, chosen: Callable[[str, _Entry[Any]], bool]) -> None:
+    def _release_runs(self, chosen: Callable[[str, _Entry[Any]], bool]) -> None:
         with self._lock:
             for name, entry in list(self._entries.items()):
                 if not chosen(name, entry):
@@ -122,18 +122,18 @@ class Registry:
                 if entry.busy:
                     entry.wanted = True
                 else:
-                    with self._enduring():
+                    with self._logging_errors():
                         self._close(entry)
 
-    def _forget_idle(self) -> None:
+    def _expire_idle(self) -> None:
         limit = time.monotonic() - IDLE_SECONDS
         with self._lock:
             for name, entry in list(self._entries.items()):
                 if not entry.busy and entry.used < limit:
                     del self._entries[name]
-                    with self._enduring():
+                    with self._logging_errors():
                         self._close(entry)
-                    with self._enduring():
+                    with self._logging_errors():
                         entry.ledger.close()
 
     def _start_thread(self, root: Path) -> None:
@@ -150,24 +150,24 @@ class Registry:
                 ready, _, _ = select.select([pipe], [], [], IDLE_SECONDS / 12)
                 if ready:
                     with contextlib.suppress(BlockingIOError):
-                        asked = set(os.read(pipe, 1 << 16).decode().split())
-                        self._give_up(lambda name, _: name in asked)  # noqa: B023
+                        requested = set(os.read(pipe, 1 << 16).decode().split())
+                        self._release_runs(lambda name, _: name in requested)  # noqa: B023
             except Exception:
-                self._complain()
+                self._log_first_error()
                 time.sleep(_PAUSE)
-            self._forget_idle()
+            self._expire_idle()
 
     @contextlib.contextmanager
-    def _enduring(self) -> Iterator[None]:
+    def _logging_errors(self) -> Iterator[None]:
         try:
             yield
         except Exception:
-            self._complain()
+            self._log_first_error()
 
-    def _complain(self) -> None:
+    def _log_first_error(self) -> None:
         """Log the first error only; a repeated one would fill the executor's log."""
-        if not self._complained:
-            self._complained = True
+        if not self._has_logged:
+            self._has_logged = True
             _LOG.warning("idle runs cannot be released", exc_info=True)
 
 

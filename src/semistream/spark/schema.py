@@ -50,8 +50,8 @@ def _to_arrow(field: StructField, zone: str, large: bool) -> pa.Field:
     unfit = _unfit(field.dataType)
     if unfit is not None:
         raise SchemaError(
-            f"the stream's column {field.name!r} is {field.dataType.simpleString()}, and {unfit} "
-            "cannot be passed to Python; cast or drop it before enrich"
+            f"the stream's column {field.name!r} is {field.dataType.simpleString()}; {unfit} "
+            "cannot be passed to Python: cast or drop it before enrich"
         )
     try:
         kind = to_arrow_type(
@@ -104,8 +104,8 @@ def master_field(field: pa.Field) -> StructField:
         kind = from_arrow_type(spark_arrow_type(field.type))
     except (PySparkException, TypeError) as error:
         raise SchemaError(
-            f"the master table's column {field.name!r} is {field.type}, a type that Spark does not "
-            "have; leave it out with select, or build the table with another type"
+            f"the master table's column {field.name!r} is {field.type}, which has no Spark "
+            "equivalent; leave it out with select, or build the table with another type"
         ) from error
     return StructField(field.name, kind, field.nullable)
 
@@ -165,8 +165,8 @@ def to_spark_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         missing = [name for name in schema.names if name not in batch.schema.names]
         if missing:
             raise SchemaError(
-                f"the master table has no column {missing[0]!r} any more; it had one when the "
-                "query was built: build the query again"
+                f"the master table no longer has column {missing[0]!r}, which it had when the "
+                "query was built; build the query again"
             )
         batch = batch.select(schema.names)
     columns: list[Any] = []
@@ -193,8 +193,8 @@ def _cast(column: Any, field: pa.Field) -> Any:
     except (pa.ArrowException, TypeError) as error:
         problem = f" ({error})"
     raise SchemaError(
-        f"the master table's column {field.name!r} is {found} now, and was {wanted} when the query "
-        f"was built{problem}: build the query again, or the table as it was"
+        f"the master table's column {field.name!r} is now {found}, but was {wanted} when the "
+        f"query was built{problem}; build the query again, or rebuild the table with the old type"
     )
 
 

@@ -31,7 +31,7 @@ _PLACES = {
     "postgresql": ("url", "table", "schema", "patience"),
 }
 # Options that Spark itself adds to a stream writer.
-_SPARKS = ("checkpointlocation", "queryname", "path")
+_SPARK_OPTIONS = ("checkpointlocation", "queryname", "path")
 _SQL = ("table", "key", "columns", "unique", "page_bytes")
 
 
@@ -101,7 +101,7 @@ def plan_of(options: Mapping[str, str]) -> SinkPlan:
     output = given.get("output", "parquet").lower()
     if output not in OUTPUTS:
         raise ConfigError(f"output={output!r} is unknown; choose one of {', '.join(OUTPUTS)}")
-    known = {*_PLAIN, *_PLACES[output], *_SPARKS}
+    known = {*_PLAIN, *_PLACES[output], *_SPARK_OPTIONS}
     unknown = [name for name in given if name not in known and not name.startswith("url.")]
     if unknown:
         raise ConfigError(

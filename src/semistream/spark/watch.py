@@ -48,10 +48,10 @@ def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
             with reraise_semistream_errors():
                 if query.awaitTermination(_POLL):
                     break
-            watcher.look()
+            watcher.poll()
         if stop.is_set():
             _finish_batch(query)
-        watcher.look_last()
+        watcher.poll_last()
     finally:
         query.stop()
         if before is not None:
@@ -82,7 +82,7 @@ class _Watcher:
         self._shown = -1
         self.rows = 0
 
-    def look(self, patience: float = _PATIENCE) -> None:
+    def poll(self, patience: float = _PATIENCE) -> None:
         now = time.monotonic()
         for progress in self._query.recentProgress:
             batch = int(progress["batchId"])
@@ -96,14 +96,14 @@ class _Watcher:
             self._shown = batch
             self._show_batch(progress, record)
 
-    def look_last(self) -> None:
+    def poll_last(self) -> None:
         """The query has ended: wait a moment for the counters of its last batches."""
         deadline = time.monotonic() + _PATIENCE
-        self.look()
+        self.poll()
         while self._waiting and time.monotonic() < deadline:
             time.sleep(_POLL)
-            self.look()
-        self.look(patience=0)
+            self.poll()
+        self.poll(patience=0)
 
     def _show_batch(self, progress: Any, record: dict[str, Any] | None) -> None:
         rows = int(progress["numInputRows"])

@@ -37,7 +37,7 @@ from semistream.workload.stream import sales
 
 FORMAT = "semistream-workload"
 UNPACED_BATCH = 1_000_000  # rows of a micro-batch when neither a rate nor a limit is given
-_SPARKS = ("path",)  # options that Spark itself may add
+_SPARK_OPTIONS = ("path",)  # options that Spark itself may add
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,9 @@ class WorkloadOptions:
 def parse_options(options: Mapping[str, str]) -> WorkloadOptions:
     """Parse and check every option; names are case-insensitive, as everywhere in Spark."""
     given = {name.lower(): value for name, value in options.items()}
-    unknown = [name for name in given if name not in {n.lower() for n in _KNOWN} | {*_SPARKS}]
+    unknown = [
+        name for name in given if name not in {n.lower() for n in _KNOWN} | {*_SPARK_OPTIONS}
+    ]
     if unknown:
         raise ConfigError(
             f"{FORMAT}: unknown option {unknown[0]!r}; valid options are {', '.join(_KNOWN)}"
@@ -93,21 +95,21 @@ def parse_options(options: Mapping[str, str]) -> WorkloadOptions:
         return default if text is None else convert(name, text)
 
     if "products" not in given:
-        raise ConfigError(f"{FORMAT} needs the option products: how many keys the table has")
+        raise ConfigError(f"{FORMAT} needs the option products: the number of keys in the table")
     found = WorkloadOptions(
-        products=take("products", _whole(1)),
-        exponent=take("exponent", _real, 1.0),
-        seed=take("seed", _whole(0), 0),
+        products=take("products", _integer(1)),
+        exponent=take("exponent", _number, 1.0),
+        seed=take("seed", _integer(0), 0),
         scattered=take("scattered", _flag, False),
-        unmatched=take("unmatched", _real, 0.0),
-        nulls=take("nulls", _real, 0.0),
-        stride=take("stride", _whole(1), 1),
-        batch_rows=take("batchRows", _whole(1), 50_000),
-        offset=take("offset", _whole(0), 0),
-        tuples=take("tuples", _whole(0)),
+        unmatched=take("unmatched", _number, 0.0),
+        nulls=take("nulls", _number, 0.0),
+        stride=take("stride", _integer(1), 1),
+        batch_rows=take("batchRows", _integer(1), 50_000),
+        offset=take("offset", _integer(0), 0),
+        tuples=take("tuples", _integer(0)),
         rate=take("rowsPerSecond", _rate),
-        most=take("maxRowsPerBatch", _whole(1)),
-        partitions=take("partitions", _whole(1)),
+        most=take("maxRowsPerBatch", _integer(1)),
+        partitions=take("partitions", _integer(1)),
     )
     found.batches(0, 0)  # raises for options that exclude each other
     return found
@@ -130,7 +132,7 @@ _KNOWN = (
 )
 
 
-def _whole(least: int) -> Callable[[str, str], int]:
+def _integer(least: int) -> Callable[[str, str], int]:
     def convert(name: str, text: str) -> int:
         try:
             value: Any = int(text)
@@ -141,7 +143,7 @@ def _whole(least: int) -> Callable[[str, str], int]:
     return convert
 
 
-def _real(name: str, text: str) -> float:
+def _number(name: str, text: str) -> float:
     return number(name, text, 0.0)  # type: ignore[arg-type]
 
 
@@ -255,7 +257,7 @@ class WorkloadStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class WorkloadTable(DataSourceReader):
-    """The same as a table, for ``spark.read``."""
+    """The same tuples as a batch table, for ``spark.read``."""
 
     def __init__(self, options: WorkloadOptions, slots: int) -> None:
         if options.tuples is None:

@@ -13,7 +13,7 @@ time scale up to the slowest source.
 Differences from the paper
 --------------------------
 - The paper's variable ``on`` is one for all sources, and the first source taken from the queue
-  is never put back. Here every source has a state of its own and none is lost.
+  is never put back. Here every source has its own state and none is lost.
 - The paper takes at most one change from its priority queue per step; when several are due they
   wait. Here all due changes happen. The queue would then only merge the timelines of independent
   sources, so each timeline is generated separately and the bandwidths are added.

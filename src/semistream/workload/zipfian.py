@@ -1,7 +1,7 @@
 """Keys from a Zipf distribution: exact, without a table, from any position.
 
 Rank k has a probability proportional to 1 / k**exponent. Exponent 0 is uniform; exponent 1 is
-the market of the papers, where a fifth of the products makes about four fifths of the sales.
+the papers' market, where a fifth of the products makes about four fifths of the sales.
 
 Two methods:
 
