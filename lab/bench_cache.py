@@ -1,9 +1,9 @@
-"""Which cache in front of a sweep? Hit rates of five policies on five streams, equal rows.
+"""Hit rates of five cache policies in front of a sweep, on five streams, with equal row counts.
 
     python -m lab.bench_cache
 
-A missed tuple waits; a sweep goes over the keys in 64 visits per turn and brings in the rows of
-all that wait in its part, so a row comes in half a window late on average. Hits are counted in
+A missed tuple waits; a sweep covers the keys in 64 visits per turn and loads the rows of all tuples
+that wait in the visited part, so a row arrives half a window late on average. Hits are counted in
 the second half of the stream. Results: lab/results/cache.json.
 """
 
@@ -34,7 +34,7 @@ def _skewed(exponent: float) -> Callable[[int], Any]:
 
 
 def _shifting(seed: int) -> Any:
-    """The popular keys are others after every million tuples."""
+    """The popular keys change after every million tuples."""
     parts = [
         zipf(1_000_000, DOMAIN, 1.0, seed + i, scattered=True) - 1
         for i in range(TUPLES // 1_000_000)

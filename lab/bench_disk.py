@@ -1,8 +1,8 @@
-"""What a direct read costs: by size, by how many are in flight, in small pages and in huge ones.
+"""The cost of a direct read: by size, queue depth, and small or huge pages.
 
     python -m lab.bench_disk          # a minute, on the pages of a table of 20 million rows
 
-Why SweepJoin reads as it does. The processor's time is that of one core, interrupts included.
+These measurements explain how SweepJoin reads. CPU time is that of one core, interrupts included.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ def huge_pages(nbytes: int, count: int) -> list[memoryview]:
 
 
 def measure(file: Path, buffers: list[memoryview], core: int) -> tuple[float, float, float]:
-    """Bytes per second, seconds from asking to having, and seconds of the core per read."""
+    """Bytes per second, seconds of latency per read, and CPU seconds per read."""
     nbytes, count = len(buffers[0]), len(buffers)
     places = file.stat().st_size // nbytes
     for buffer in buffers:
-        buffer[:] = bytes(nbytes)  # so that the kernel has given the pages
+        buffer[:] = bytes(nbytes)  # touch the pages, so that the kernel allocates them
     reads = [read for read in (DiskRead.make() for _ in buffers) if read is not None]
     if len(reads) < count:
-        raise SystemExit("this system reads nothing in the background")
+        raise SystemExit("this system has no asynchronous reads")
     descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT)
     asked, waits = [0.0] * count, []
     began, idle = time.perf_counter(), _idle(core)
@@ -66,7 +66,7 @@ def measure(file: Path, buffers: list[memoryview], core: int) -> tuple[float, fl
 
 
 def _idle(core: int) -> float:
-    """Seconds that this core had nothing to do, or waited for a disk."""
+    """Seconds that this core was idle or waited for a disk."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith(f"cpu{core} "):
             idle, waiting = line.split()[4:6]
@@ -82,11 +82,11 @@ def main(arguments: list[str] | None = None) -> int:
     data.prepare(console.print, lmdb=False)
     core = machine.pin_to_one_core() or 0
     table = Table(title=f"direct reads, load {machine.load()[0]}", box=box.SIMPLE_HEAD)
-    for name in ("KB", "in flight", "pages", "GB/s", "ms to have it", "ms of the core"):
+    for name in ("KB", "in flight", "pages", "GB/s", "latency ms", "CPU ms"):
         table.add_column(name, justify="right")
     with console.status("reading"):
         found: dict[tuple[int, int, str], list[tuple[float, float, float]]] = {}
-        for _ in range(ROUNDS):  # in turns: the machine is faster in one second than in the next
+        for _ in range(ROUNDS):  # interleaved: the speed of the machine varies over time
             for size in KILOBYTES:
                 for count in IN_FLIGHT:
                     for pages in (small_pages, huge_pages):

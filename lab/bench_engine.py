@@ -1,7 +1,7 @@
-"""The engine benchmark: every join, every budget, and what a user would do instead.
+"""The engine benchmark: every join, every budget, and the usual alternative.
 
     python -m lab.bench_engine --size small      # under a minute
-    python -m lab.bench_engine --size full       # R = 20 million rows; what the targets are for
+    python -m lab.bench_engine --size full       # R = 20 million rows; targets apply here
 
 R is cached under .data/. Each cell runs in a fresh process pinned to one core. Results go to
 lab/results/engine.json (small: engine-small.json) and to the screen. The exit code is 1 when an
@@ -37,7 +37,7 @@ SLOW = ("inlj", "cinlj")  # one page per tuple: fewer tuples, and a limit on tim
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything; slow joins get a twentieth of the tuples."""
+    """The size of each cell; slow joins get a twentieth of the tuples."""
 
     rows: int
     check_tuples: int
@@ -116,7 +116,7 @@ def _measure_into(cell: Cell, sender: Connection) -> None:
 def run(
     size: Size, cells: list[Cell], seed: int, done: Callable[[Cell, dict[str, Any]], None]
 ) -> dict[str, Any]:
-    """Measure all cells; ``done`` is told after each. Returns the report as JSON holds it."""
+    """Measure all cells; ``done`` is called after each. Returns the report, JSON-serializable."""
     multiprocessing.get_context("forkserver").set_forkserver_preload(["lab.engine_preload"])
     began = time.perf_counter()
     about = machine.describe()
@@ -150,7 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
         data.warm()
     if machine.load()[0] > 1.0:
         console.print(
-            f"[yellow]the machine is busy (load {machine.load()[0]}): rates suffer[/yellow]"
+            f"[yellow]the machine is busy (load {machine.load()[0]}): rates are too low[/yellow]"
         )
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
@@ -167,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n")
     engine_report.show(report, console)
-    console.print(f"{report['seconds']:.0f} s of measuring; written to {out}")
+    console.print(f"{report['seconds']:.0f} s; results written to {out}")
     wrong = any("wrong" in cell or "error" in cell for cell in report["cells"])
     missed = options.size == "full" and not all(target["met"] for target in report["targets"])
     return 1 if wrong or missed else 0

@@ -1,12 +1,12 @@
-"""The rivals' benchmark: semistream's joins and what a user would pick instead, side by side.
+"""The rivals benchmark: semistream's joins beside the alternatives that users choose.
 
     python -m lab.bench_rivals --size small                    # a few minutes
-    python -m lab.bench_rivals --size full                     # hours; it can be stopped
+    python -m lab.bench_rivals --size full                     # hours; can be stopped and resumed
     python -m lab.bench_rivals --size full --slices memory --rivals lmdb,rocksdb
 
-Each cell runs in a process of its own, on one core, under the same memory limit. Every answer is
-checked by every column. Results are kept by cell: a cell that is already in the file is not
-measured again unless ``--again`` is given, so a long run may be made in pieces. JSON goes to
+Each cell runs in a separate process, on one core, under the same memory limit. Every column of
+every answer is checked. Results are saved per cell: a cell that is already in the file is measured
+again only with ``--again``, so a long run can be split. JSON goes to
 lab/results/rivals.json; ``--publish`` puts the table into docs/rivals.md and draws
 docs/rivals.png. The exit code is 1 if any answer is wrong.
 """
@@ -57,7 +57,7 @@ class Results:
             self.runs, self.left_out = held["runs"], held["left_out"]
 
     def save(self) -> None:
-        """Whole or not at all: a run that is stopped loses at most one cell."""
+        """Save atomically: a run that is stopped loses at most one cell."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = self.path.with_suffix(".unfinished")
         held = {"runs": self.runs, "left_out": self.left_out, "cells": list(self.cells.values())}
@@ -66,13 +66,13 @@ class Results:
 
 
 def installed(names: list[str], results: Results, console: Console) -> list[str]:
-    """The rivals that can be measured; the others are named, here and in the table."""
+    """The rivals that are installed; the others are reported on screen and in the table."""
     found = []
     for name in names:
         absent = rivals.missing(rivals.rival(name))
         if absent:
             results.left_out[name] = f"not installed: {', '.join(absent)}"
-            console.print(f"[yellow]{name} is left out: {results.left_out[name]}[/yellow]")
+            console.print(f"[yellow]{name} is skipped: {results.left_out[name]}[/yellow]")
         else:
             results.left_out.pop(name, None)
             found.append(name)
@@ -101,7 +101,9 @@ def measure(cells: list[Cell], results: Results, limit: str, console: Console) -
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))  # ends its cell, too
+    signal.signal(
+        signal.SIGTERM, lambda number, frame: sys.exit(143)
+    )  # also terminates the running cell
     size, console = grid.SIZES[options.size], Console()
     results = Results(Path(options.out) if options.out else RESULTS / size.file)
     names = installed(_names(options.rivals, list(rivals.ADAPTERS), "rival"), results, console)
@@ -116,7 +118,7 @@ def main(arguments: list[str] | None = None) -> int:
     if not options.again:
         cells = [cell for cell in cells if cell.key not in results.cells]
     if machine.load()[0] > 1.0:
-        busy = f"the machine is busy (load {machine.load()[0]}): rates suffer"
+        busy = f"the machine is busy (load {machine.load()[0]}): rates are too low"
         console.print(f"[yellow]{busy}[/yellow]")
     began = time.perf_counter()
     if cells:
@@ -136,7 +138,7 @@ def _names(text: str | None, known: list[str], what: str, mark: str = ",") -> li
     names = text.split(mark) if text else known
     for name in names:
         if name not in known:
-            sys.exit(f"there is no {what} {name!r}; there are {', '.join(known)}")
+            sys.exit(f"unknown {what} {name!r}; choose from {', '.join(known)}")
     return names
 
 

@@ -1,11 +1,11 @@
 """The Spark benchmark: enrich against Spark's own stream-static join, and against the ceiling.
 
     python -m lab.bench_spark --size small      # a few minutes
-    python -m lab.bench_spark --size full       # R = 20 million rows; what the targets are for
+    python -m lab.bench_spark --size full       # R = 20 million rows; targets apply here
 
 Everything runs in one session on two cores, one pipeline after the other, on micro-batches of the
 same rows. The ceiling is a ``mapInArrow`` that only appends constant columns of the same types:
-no join that crosses into Python can be faster. A rate is rows per second of the median
+no join in Python can be faster. A rate is rows per second of the median
 micro-batch after warm-up, the better of two rounds. Every answer is checked. Results go to
 lab/results/spark.json.
 """
@@ -41,7 +41,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 PARQUET, ONE_CROSSING = "enrich + Parquet sink", "one-crossing sink"
 ROUNDS = 3
 MISTAKES = ("wrong", "error")
-STRATEGIES = {  # which side carries the hint, and the hint
+STRATEGIES = {  # the side with the hint, and the hint
     "sort-merge": ("batch", "merge"),
     "shuffled hash of the batch": ("batch", "shuffle_hash"),
     "broadcast of the batch": ("batch", "broadcast"),
@@ -51,7 +51,7 @@ STRATEGIES = {  # which side carries the hint, and the hint
 
 @dataclass(frozen=True)
 class Size:
-    """Rows of the large R and of the one that fits, rows of a batch, and how many batches."""
+    """Rows of the large R and of the R that fits in memory, rows per batch, number of batches."""
 
     large: int
     fits: int
@@ -120,7 +120,7 @@ class Bench:
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             progress = [p for p in query.recentProgress if p["numInputRows"]]
-            time.sleep(0.5)  # the listener is a little behind
+            time.sleep(0.5)  # the listener lags a little
         seconds = [p["durationMs"]["triggerExecution"] / 1000 for p in progress][warm:]
         median = statistics.median(seconds)
         result: dict[str, Any] = {
@@ -130,12 +130,14 @@ class Bench:
         }
         if metrics.records:
             for lookup in (one for record in metrics.records for one in record["lookups"]):
-                lookup["master"] = "/".join(Path(lookup["master"]).parts[-2:])  # no machine's path
+                lookup["master"] = "/".join(
+                    Path(lookup["master"]).parts[-2:]
+                )  # without the machine's own path
             result["batches"] = metrics.records
             result["hit_rate"] = metrics.records[-1]["lookups"][0]["hit_rate"]
             rows = sum(r["lookups"][0]["counters"]["rows_out"] for r in metrics.records)
             if rows != len(progress) * self.size.batch_rows:
-                result["wrong"] = f"{rows} rows came out of {len(progress)} batches"
+                result["wrong"] = f"{len(progress)} batches returned {rows} rows"
         if (out / "rows").exists():
             result["wrong"] = self.data.check_parquet(out / "rows", len(progress))
         shutil.rmtree(out, ignore_errors=True)
@@ -169,7 +171,7 @@ class Constants:
 def pipelines(bench: Bench, large: bool) -> Iterator[tuple[str, Callable[[], dict[str, Any]]]]:
     size = bench.size
     stream, short = bench.stream(size.warm + size.measured), bench.stream(1 + size.spark_measured)
-    for _ in range(ROUNDS):  # the JVM compiles as it goes: who comes first must not lose
+    for _ in range(ROUNDS):  # the JVM warms up: the first pipeline must not be at a disadvantage
         if large:
             yield "read and discard", lambda: bench.discard(stream, size.warm)
         yield "ceiling", lambda: bench.discard(bench.ceiling(stream), size.warm)
@@ -179,23 +181,23 @@ def pipelines(bench: Bench, large: bool) -> Iterator[tuple[str, Callable[[], dic
             yield ONE_CROSSING, lambda: bench.one_crossing(stream, size.warm)
     for name in STRATEGIES:
         if name == "broadcast of R" and bench.data.rows > 5_000_000:
-            continue  # 2.3 GB of rows do not go through a broadcast: Spark runs out of memory
+            continue  # broadcasting 2.3 GB of rows: Spark runs out of memory
         yield (
             f"Spark, {name}",
             lambda name=name: bench.discard(bench.joined(short, name), 1),  # type: ignore[misc]
         )
 
 
-def measure(bench: Bench, large: bool, tell: Callable[[str], None]) -> dict[str, Any]:
-    """All pipelines; of several rounds the fastest counts, and a wrong answer in any."""
+def measure(bench: Bench, large: bool, log: Callable[[str], None]) -> dict[str, Any]:
+    """All pipelines; the fastest of several rounds counts, and so does a wrong answer in any."""
     results: dict[str, Any] = {}
     for name, pipeline in pipelines(bench, large):
         try:
             result = pipeline()
-            tell(f"R = {bench.data.rows:,}, {name}: {result['rate'] / 1e6:.3f} M rows/s")
+            log(f"R = {bench.data.rows:,}, {name}: {result['rate'] / 1e6:.3f} M rows/s")
         except Exception as error:
             result = {"error": f"{type(error).__name__}: {str(error)[:300]}"}
-            tell(f"R = {bench.data.rows:,}, {name}: {result['error']}")
+            log(f"R = {bench.data.rows:,}, {name}: {result['error']}")
         before = results.get(name, {})
         faster = max(before, result, key=lambda one: float(one.get("rate", 0.0)))
         mistakes = {k: v for one in (before, result) for k, v in one.items() if k in MISTAKES}

@@ -1,4 +1,4 @@
-"""The SweepJoin benchmark: against the published joins, against peers, against the machine.
+"""The SweepJoin benchmark: SweepJoin against the published joins, its peers and the hardware limit.
 
     python -m lab.bench_sweep                       # everything, about an hour
     python -m lab.bench_sweep --parts cells,limit   # some of it; results of other parts are kept
@@ -6,7 +6,7 @@
 Parts: ``cells`` (budgets x exponents x order of ranks, with the published joins), ``peers`` (an
 LRU in front of LMDB, DuckDB, Polars), ``limit`` (the processor's and the disk's floor), ``size``
 (R from 2 to 50 million rows), ``wait`` (how long a tuple waits), ``cores`` (two processes, and
-one on two cores). All with direct I/O on one core unless said; every answer is checked. Results
+one on two cores). Default: direct I/O, one core. Every answer is checked. Results
 go to lab/results/sweep.json. The exit code is 1 when an answer is wrong or a target is missed.
 """
 
@@ -128,7 +128,7 @@ def _other(part: str, data: EngineData) -> Any:
     if part == "peers":
         return peers(data, replace(base, direct=False))
     if part == "limit":
-        # Long enough that memory has moved: that costs a second or two.
+        # Long enough for memory to move between window and front stage: a second or two.
         return limit(data, replace(base, warm_tuples=150_000_000, warm_seconds=30.0), PERCENTS)
     return {"wait": wait, "cores": cores}[part](data, base)
 

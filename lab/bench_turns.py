@@ -1,12 +1,12 @@
-"""Two checkouts in turns: is the code as fast as it was before?
+"""Compares the speed of two checkouts in alternating runs.
 
     git worktree add ../before v0.1.0
     python -m lab.bench_turns --before ../before
 
 Every cell is measured in a fresh process pinned to one core, first with one checkout, then with the
-other, for some rounds; the order changes with every round. The best rate of each counts: a shared
-machine only ever makes a run slower. R is cached under .data/ and used by both. The exit code is
-1 when a cell is slower than --least of what it was.
+other, for several rounds; the order alternates. The best rate of each counts, because load on a
+shared machine only makes a run slower. Both use the R that is cached under .data/. The exit code
+is 1 if the ratio of the rates (now / before) is below --least for any cell.
 """
 
 from __future__ import annotations

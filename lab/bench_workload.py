@@ -1,4 +1,4 @@
-"""How fast the generators are, on one core.
+"""The speed of the generators, on one core.
 
     python -m lab.bench_workload
 
@@ -35,7 +35,7 @@ def _drain(batches: Iterable[Any]) -> None:
         pass
 
 
-# Name, target in millions a second, and what makes n of them.
+# Name, target in millions per second, and a function that generates n of them.
 CASES: list[tuple[str, float | None, Callable[[int], Any]]] = [
     *(
         (
@@ -86,7 +86,7 @@ CASES: list[tuple[str, float | None, Callable[[int], Any]]] = [
 
 
 def rate(make: Callable[[int], Any], n: int) -> float:
-    """Best rate of several runs, after one that loads the compiled code."""
+    """Best rate of several runs, after a warm-up run that loads the compiled code."""
     make(1_000)
     seconds = []
     for _ in range(REPEATS):

@@ -1,8 +1,8 @@
-"""Cache policies as they would work in front of a semi-stream join, by keys alone.
+"""Cache policies in front of a semi-stream join, simulated on keys only.
 
-In a semi-stream join a missed row comes in later, when its page is visited. So every policy has
-two entries: ``touch`` sees each tuple of the stream in turn and says whether it hits, and
-``insert`` offers the keys whose rows have come in. Keys are 0 .. domain - 1, which lets linked
+In a semi-stream join a missed row is loaded later, when its page is visited. So every policy has
+two methods: ``touch`` is called with the tuples of the stream and returns which ones hit, and
+``insert`` offers the keys whose rows were loaded. Keys are 0 .. domain - 1, which lets linked
 lists be plain arrays.
 
 - SIEVE: Zhang et al., NSDI 2024. S3-FIFO: Yang et al., SOSP 2023. W-TinyLFU: Einziger, Friedman
@@ -25,7 +25,7 @@ from semistream.kernels.states import LISTS
 
 
 class Sieve:
-    """A FIFO queue whose hand passes over entries that were hit since it last came by."""
+    """A FIFO queue whose hand skips entries that were hit since its last pass."""
 
     def __init__(self, domain: int, capacity: int) -> None:
         self._links = np.full((2, domain), -1, np.int32)
@@ -153,7 +153,7 @@ def _s3_insert(keys, place, freq, small, main, ghost, state):  # type: ignore[no
 
 
 class TinyLfu:
-    """A small LRU window, then a segmented LRU that a count-min sketch guards."""
+    """A small LRU window, then a segmented LRU with admission by a count-min sketch."""
 
     def __init__(self, domain: int, capacity: int) -> None:
         self._links = np.full((2, domain + 3), -1, np.int32)  # three sentinels follow the keys
@@ -222,7 +222,7 @@ def _tiny_touch(keys, newer, older, place, sketch, state):  # type: ignore[no-un
             continue
         hits[i] = True
         _unlink(key, newer, older)
-        if place[key] == 2:  # promoted; the oldest protected one steps back
+        if place[key] == 2:  # promote it; the oldest protected entry is demoted
             state[1] -= 1
             state[2] += 1
             place[key] = 3
@@ -290,7 +290,7 @@ class Shipped:
 
 
 class Threshold(Shipped):
-    """The papers': admitted by what a row met at once, ranked by it for ever."""
+    """The papers' policy: rows are admitted and ranked by the matches of one page visit."""
 
     def _make(self, capacity: int) -> Any:
         size = FrequencyRecorder.size_for([], capacity * RECORDER_BYTES + 8 * LISTS)
@@ -298,7 +298,7 @@ class Threshold(Shipped):
 
 
 class Sweep(Shipped):
-    """SweepJoin's: both sides measured over a sweep."""
+    """SweepJoin's policy: hits and misses are counted over a whole sweep."""
 
     visits = 64  # per sweep
 

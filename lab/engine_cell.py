@@ -1,11 +1,11 @@
-"""One cell of the engine benchmark, measured in a process of its own.
+"""One cell of the engine benchmark, measured in a separate process.
 
 A cell is a join (or the alternative), a budget, an I/O mode and a push size. The process is
 pinned to one core. It checks the answer on a short run, warms up a second run until its window
-has been filled and turned over, then measures. All streams are made before the clock starts.
+has been filled and turned over, then measures. Streams are generated before the clock starts.
 
 The rate is output rows per second (here every tuple has exactly one), not tuples pushed: a join
-that merely collects tuples in its window earns nothing.
+that only collects tuples in its window has a rate of 0.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PUSH = 50_000
 
 @dataclass(frozen=True)
 class Cell:
-    """What to measure, and how much of it."""
+    """What to measure, with sizes and time limits."""
 
     join: str
     rows: int
@@ -58,7 +58,7 @@ class Cell:
 
 
 def measure(cell: Cell) -> dict[str, Any]:
-    """Measure one cell. Never raises: a cell that fails says why."""
+    """Measure one cell. Never raises: a failure is part of the result."""
     core = machine.pin_to_one_core()
     pa.set_cpu_count(1)
     result: dict[str, Any] = {**asdict(cell), "core": core, "load": machine.load()}
@@ -95,7 +95,7 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
         timing = _timed(run.push, batches, cell.seconds)
         counted = run.stats.rows_out - rows_before
         if timing["rows_out"] != counted:
-            return {"wrong": f"{timing['rows_out']} rows came out, {counted} were counted"}
+            return {"wrong": f"{timing['rows_out']} rows returned, but {counted} counted"}
         return {
             **timing,
             "budget": budget,
@@ -111,7 +111,7 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
 
 
 def wrong(join: ss.Join, master: ss.MasterTable, cell: Cell, data: EngineData) -> str | None:
-    """What is wrong with the join's answer to a short stream."""
+    """The error in the join's answer to a short stream; None if it is correct."""
     sent = cell.stream(data, cell.check_tuples, cell.push)
     with join.open(master, on="product_id", direct=cell.direct) as run:
         trouble = data.check(_all_rows(run, sent), sent)
@@ -126,7 +126,7 @@ def _timed(
     batches: list[pa.RecordBatch],
     seconds: float,
 ) -> dict[str, Any]:
-    """Push until the stream or the time is up, if need be in the middle of a push."""
+    """Push until the stream ends or the time is up, even in the middle of a push."""
     rows_out, processor = 0, time.process_time()
     start = now = time.perf_counter()
     for batch in batches:
@@ -155,7 +155,7 @@ def _all_rows(run: Any, batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatc
 
 
 def warm_up(run: Any, cell: Cell, data: EngineData) -> tuple[int, float]:
-    """Push until the window has been filled and turned over once, or time is up."""
+    """Push until the window has been filled and turned over once, or until the time is up."""
     pushed, most_waiting = 0, 0
     size = min(PUSH, cell.warm_tuples)
     began = time.perf_counter()

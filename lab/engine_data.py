@@ -1,4 +1,4 @@
-"""The data of the engine benchmark: made once, kept under .data/, used by every run."""
+"""The data of the engine benchmark: generated once, cached under .data/, used by every run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parent.parent / ".data"
 
 @dataclass(frozen=True)
 class EngineData:
-    """Where R lies as a master table and as an LMDB, and what it holds."""
+    """Paths of R as a master table and as an LMDB, and its content."""
 
     rows: int
     seed: int = 0
@@ -36,7 +36,7 @@ class EngineData:
 
     @property
     def pages_file(self) -> Path:
-        """The largest file of R, which has its pages: what the disk's rate is measured with."""
+        """The largest file of R, which contains its pages; used to measure the disk's rate."""
         files = (path for path in self.master.rglob("*") if path.is_file())
         return max(files, key=lambda path: path.stat().st_size)
 
@@ -46,20 +46,20 @@ class EngineData:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of R in Arrow memory: what the budgets are a share of."""
+        """Bytes of R in Arrow memory; budgets are a percentage of it."""
         return self.rows * ROW_BYTES
 
-    def prepare(self, tell: Callable[[str], None], lmdb: bool = True) -> None:
-        """Make what is missing. What is half-made or of an older format is made again."""
+    def prepare(self, log: Callable[[str], None], lmdb: bool = True) -> None:
+        """Build what is missing. Incomplete data and data of an older format is built again."""
         if self._done(self.master).exists():
             try:
                 ss.MasterTable.open(self.master)
             except SemistreamError as error:
-                tell(f"the cached master table cannot be used: {error}")
+                log(f"the cached master table cannot be used: {error}")
                 self._done(self.master).unlink()
-        self._make(self.master, self._build_master, tell, "building the master table")
+        self._make(self.master, self._build_master, log, "building the master table")
         if lmdb:
-            self._make(self.lmdb, self._build_lmdb, tell, "building LMDB")
+            self._make(self.lmdb, self._build_lmdb, log, "building LMDB")
 
     def warm(self) -> None:
         """Read all files once, so that the page cache holds them."""
@@ -90,9 +90,9 @@ class EngineData:
         return list(batches)
 
     def check(self, rows: Iterator[pa.RecordBatch], sent: list[pa.RecordBatch]) -> str | None:
-        """What is wrong with a join's output, or None.
+        """The error in a join's output; None if it is correct.
 
-        Every sale must come out exactly once, with its own product and that product's price.
+        Every sale must be returned exactly once, with its own product and that product's price.
         """
         keys = np.concatenate([batch["product_id"].to_numpy() for batch in sent])
         first = sent[0]["sale_id"][0].as_py()
@@ -112,12 +112,12 @@ class EngineData:
         return f"{int((seen == 0).sum())} sales missing, {int((seen > 1).sum())} sales repeated"
 
     def _make(
-        self, path: Path, build: Callable[[Path], None], tell: Callable[[str], None], what: str
+        self, path: Path, build: Callable[[Path], None], log: Callable[[str], None], what: str
     ) -> None:
         done = self._done(path)
         if done.exists():
             return
-        tell(f"{what} of {self.rows:,} rows in {path}")
+        log(f"{what} of {self.rows:,} rows in {path}")
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         build(path)

@@ -1,4 +1,4 @@
-"""Imported once by the fork server, so that a fresh process does not pay for it again."""
+"""Imported once by the fork server, so that a fresh process does not import it again."""
 
 from importlib import import_module
 from pkgutil import iter_modules

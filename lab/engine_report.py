@@ -1,4 +1,4 @@
-"""The engine benchmark's results as tables for the eye."""
+"""The engine benchmark's results as tables on the terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def show(report: dict[str, Any], console: Console) -> None:
     if report["targets"]:
         console.print(targets_table(report))
     else:
-        console.print("a quick look: caches hardly warm up; the targets are judged at full size")
+        console.print("small size: caches are not warm; targets are evaluated at full size only")
 
 
 def rates_table(rates: Rates, rows: int, direct: bool) -> Table:

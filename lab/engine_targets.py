@@ -1,4 +1,4 @@
-"""What the engine must reach, as ratios taken within one run on one machine."""
+"""The engine's targets: ratios of rates within one run on one machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CACHED = (("chybridjoin", "hybridjoin"), ("cmeshjoin", "meshjoin"))
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target and what was measured for it; a missing cell counts as missed."""
+    """One target and its measured value; a missing cell counts as missed."""
 
     target: str
     least: float
@@ -28,7 +28,7 @@ class Verdict:
 
 
 class Rates:
-    """Looks rates up by what was measured."""
+    """Rates by join, budget, I/O mode and push size."""
 
     def __init__(self, cells: list[dict[str, Any]]) -> None:
         self._rates = {
@@ -47,7 +47,7 @@ class Rates:
         return self._rates.get((join, percent, direct, push))
 
     def planned(self, join: str, percent: float, push: int = PUSH) -> bool:
-        """Whether this cell, on the warm page cache, was part of the run at all."""
+        """Whether this cell, on the warm page cache, was part of the run."""
         return (join, percent, False, push) in self._rates
 
     def ratio(self, one: float | None, other: float | None) -> float | None:
@@ -55,7 +55,7 @@ class Rates:
 
 
 def verdicts(rates: Rates) -> list[Verdict]:
-    """All targets whose cells were part of the run, judged on the warm page cache."""
+    """All targets whose cells were part of the run, evaluated on the warm page cache."""
     found = []
     for percent, joins, least in ((10.0, FOUR, 3.0), (1.0, ("chybridjoin", "cmeshjoin"), 1.0)):
         for join in joins:

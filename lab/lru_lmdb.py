@@ -1,4 +1,4 @@
-"""What a user would build instead: an LRU dictionary in front of LMDB, one look-up per tuple.
+"""The usual alternative: an LRU dictionary in front of LMDB, one look-up per tuple.
 
 LMDB is the fastest embedded key-value store for point reads that PyPI offers; an
 ``OrderedDict`` is the LRU that the standard library offers. The value is the row without its
@@ -7,12 +7,12 @@ key: price, supplier, category, then the description.
 Two forms are measured:
 
 - ``decoded``: the dictionary holds rows as Python tuples; the output columns are lists.
-- ``packed``: the dictionary holds the bytes as LMDB gave them; a batch of them is joined and
+- ``packed``: the dictionary holds the bytes that LMDB returned; a batch of them is joined and
   cut into columns by NumPy. It relies on the description's fixed width in this data set.
 
 Equal memory: the dictionary may hold as many rows as fit the budget, counting the objects of a
 row as CPython allocates them and the dictionary's own table and list nodes as they are after
-heavy replacement (:func:`capacity`). LMDB's own memory is the page cache, which is free for it.
+heavy replacement (:func:`capacity`). LMDB's own memory is the page cache, which is not counted.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def allocated(*objects: object) -> int:
 def capacity(budget: int, row_bytes: int) -> int:
     """How many rows of ``row_bytes`` (objects and key) an LRU may hold within the budget.
 
-    The dictionary's table grows in doublings, so its share is measured, not guessed: a
+    The dictionary's table grows in doublings, so its share is measured on a
     dictionary of that many entries, all of them replaced once, as in a running cache.
     """
     rows = budget // (row_bytes + 200)
@@ -130,7 +130,7 @@ class LruLmdb:
 
     @property
     def full(self) -> bool:
-        """Whether the cache has reached its capacity: it is as warm as it gets."""
+        """Whether the cache has reached its capacity: it is fully warm."""
         return len(self._cache) >= self.capacity
 
     def close(self) -> None:

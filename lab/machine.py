@@ -1,4 +1,4 @@
-"""What a result depends on besides the code: versions, processor, memory, load, core."""
+"""The environment of a result: versions, CPU, memory, load, core."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PACKAGES = ("semistream", "numpy", "numba", "pyarrow", "lmdb")
 
 
 def describe(packages: tuple[str, ...] = PACKAGES) -> dict[str, Any]:
-    """Versions and machine, ready for JSON."""
+    """Versions and machine, JSON-serializable."""
     return {
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "python": sys.version.split()[0],
@@ -33,7 +33,7 @@ def load() -> list[float]:
 
 
 def pin_to_one_core() -> int | None:
-    """Keep this process on one core, the last it may use; None where that is not possible."""
+    """Pin this process to the last core that it may use; None if that is not supported."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     core = max(os.sched_getaffinity(0))
@@ -42,7 +42,7 @@ def pin_to_one_core() -> int | None:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process now."""
+    """Current resident memory of this process."""
     pages = Path("/proc/self/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 

@@ -1,4 +1,4 @@
-"""A folder's files into the page cache, or out of it, before something is measured."""
+"""Load a folder's files into the page cache, or drop them from it, before a measurement."""
 
 from __future__ import annotations
 

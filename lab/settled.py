@@ -1,7 +1,7 @@
-"""A run that has settled, measured for a second at a time.
+"""A warmed-up run, measured for one second at a time.
 
-A shared machine is faster in one minute than in the next. What is to be compared is measured in
-turns, a second each, so that both have the same good and bad minutes.
+The speed of a shared machine varies over time. Runs that are compared are measured alternately, one
+second each, so that both see the same conditions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lab.engine_data import EngineData
 
 @dataclass
 class Turn:
-    """What happened in some seconds."""
+    """The counters of one measurement."""
 
     rows: int = 0
     seconds: float = 0.0
@@ -53,7 +53,7 @@ class Settled:
         self._pushed, _ = warm_up(self._run, cell, data)
 
     def prepare(self) -> None:
-        """Make the stream of a turn, while no clock runs."""
+        """Generate the stream of a turn, off the clock."""
         missing = self._cell.tuples - sum(batch.num_rows for batch in self._batches)
         missing -= missing % self._cell.push
         if missing > 0:
@@ -62,7 +62,7 @@ class Settled:
             self._pushed += missing
 
     def turn(self, seconds: float = 1.0) -> Turn:
-        """Join for so long, or until what was prepared is used up."""
+        """Join for ``seconds``, or until the prepared stream ends."""
         rows, before = 0, self._run.stats.bytes_read
         began = time.perf_counter()
         while self._batches and time.perf_counter() - began < seconds:

@@ -20,7 +20,7 @@ from semistream import workload
 FILES_PER_BATCH = 2  # one for each core
 ADDED = ("price", "supplier_id", "category", "description")
 _ROW_GROUP = 250_000
-_PAGES = 48  # that are mapped at once
+_PAGES = 48  # mapped at once
 
 
 @dataclass(frozen=True)
@@ -38,16 +38,16 @@ class SparkData(EngineData):
     def sales(self) -> Path:
         return self.folder / f"sales-{self.batch_rows}-{self.batches}"
 
-    def prepare(self, tell: Callable[[str], None]) -> None:
-        self._make(self.master, self._build_master, tell, "building the master table")
-        self._make(self.parquet, self._write_parquet, tell, "writing Parquet")
-        self._make(self.sales, self._write_sales, tell, "writing the stream over")
+    def prepare(self, log: Callable[[str], None]) -> None:
+        self._make(self.master, self._build_master, log, "building the master table")
+        self._make(self.parquet, self._write_parquet, log, "writing Parquet")
+        self._make(self.sales, self._write_sales, log, "writing the stream over")
 
     def warm(self) -> None:
-        """Everything into the page cache, in the way in which it will be read.
+        """Load all files into the page cache, the way in which they will be read.
 
-        A file stays there in the pieces in which it came, and the workers map the master: so
-        what another benchmark left of it goes first.
+        The page cache keeps a file in pages of the size in which it was read, and the workers map
+        the master table: so what another benchmark has cached is dropped first.
         """
         page_cache.read(self.parquet)
         page_cache.read(self.sales)
@@ -59,7 +59,7 @@ class SparkData(EngineData):
         reader.close()
 
     def sent(self, batches: int) -> list[pa.RecordBatch]:
-        """What the first batches hold, to check an answer with."""
+        """The tuples of the first batches, to check an answer."""
         return self.stream(batches * self.batch_rows, self.batch_rows)
 
     def _write_parquet(self, folder: Path) -> None:
@@ -87,7 +87,7 @@ class SparkData(EngineData):
             pq.write_table(pa.Table.from_batches([batch]), folder / name)
 
     def check_parquet(self, folder: Path, batches: int) -> str | None:
-        """What is wrong with the rows that a sink wrote, or None."""
+        """The error in the rows that a sink wrote; None if they are correct."""
         files = [file for file in folder.rglob("*.parquet") if not file.name.startswith((".", "_"))]
         names = ["sale_id", "product_id", "price"]
         rows = (

@@ -1,10 +1,10 @@
-"""What no join can beat on this machine: the processor's floor and the disk's floor.
+"""Lower bounds on the time of any join on this machine: CPU and disk.
 
 - Processor: every tuple probes a table that is wholly in memory, and the stream's and the
   master's columns are gathered into output batches, with the same kernels. Nothing waits,
   nothing is read, nothing is admitted.
 - Disk: the bytes that a run read, over the best rate of the disk: requests of 1 MB, four in
-  flight, past the page cache, to huge pages, on any core.
+  flight, direct I/O, into huge pages, on any core.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TUPLES = 3_000_000  # of the stream whose rows are held in memory
 
 
 class TableInMemory:
-    """All rows that a stream asks for, in memory."""
+    """All rows that match a stream, in memory."""
 
     def __init__(self, data: EngineData) -> None:
         self._batches = data.stream(TUPLES, 50_000)
@@ -58,7 +58,7 @@ class TableInMemory:
         self._rows.offer(keys[rows], ones, ones, [page.column(n) for n in self._names], rows)
 
     def turn(self, seconds: float) -> Turn:
-        """Join the stream with the table for so long."""
+        """Join the stream with the table for ``seconds``."""
         rows, began = 0, time.perf_counter()
         for batch in itertools.cycle(self._batches):
             codes = batch["product_id"].to_numpy()
@@ -75,7 +75,7 @@ class TableInMemory:
 
 
 def read_disk(file: Path, seconds: float) -> Turn:
-    """Read this file for so long, on any core."""
+    """Read this file for ``seconds``, on any core."""
     cores = range(os.cpu_count() or 1)
     descriptor = os.open(file, os.O_RDONLY | os.O_DIRECT)
     requests = file.stat().st_size // REQUEST

@@ -27,7 +27,7 @@ TURNS = 12  # of a second each
 
 
 def peers(data: EngineData, base: Cell) -> dict[str, Any]:
-    """What users pick instead; the page cache and all memory are free for them."""
+    """The alternatives that users choose; they may use the page cache and all memory."""
     page_cache.read(data.lmdb)
     found = {
         "sweepjoin": run_cell(replace(base, direct=True)),
@@ -64,7 +64,9 @@ def _table(data: EngineData) -> pa.Table:
     pages = []
     for page in range(master.num_pages):
         batch = reader.read(page)[0]
-        pages.append(batch.take(pa.array(np.arange(batch.num_rows))))  # a copy that stays
+        pages.append(
+            batch.take(pa.array(np.arange(batch.num_rows)))
+        )  # a copy: the page is valid only until the next one is read
     return pa.Table.from_batches(pages)
 
 
@@ -101,7 +103,7 @@ def _polars(data: EngineData, base: Cell) -> dict[str, Any]:
 
 
 def limit(data: EngineData, base: Cell, percents: Sequence[float]) -> list[dict[str, Any]]:
-    """Runs beside the floors that the machine sets for them, in turns."""
+    """Runs and their lower bounds, measured alternately."""
     results = []
     for percent in percents:
         with get_context("spawn").Pool(1) as pool:
@@ -165,7 +167,7 @@ def _wait(data: EngineData, base: Cell, name: str, stream: str) -> dict[str, Any
             began[at : at + size] = time.perf_counter()
             for rows in run.push(batch.slice(at, size)):
                 note(rows)
-            came[at : at + size] = run.stats.iterations  # now they are taken in
+            came[at : at + size] = run.stats.iterations  # when they were admitted
             at += size
             if stream == "trickling":
                 for rows in run.step():
@@ -175,7 +177,7 @@ def _wait(data: EngineData, base: Cell, name: str, stream: str) -> dict[str, Any
         bound = run.longest_wait if run.join.name == "sweepjoin" else None
     iterations, elapsed = np.concatenate(waits), np.concatenate(seconds)
     if len(iterations) != n:
-        raise RuntimeError(f"{len(iterations)} of {n} tuples came out")
+        raise RuntimeError(f"{len(iterations)} of {n} tuples were returned")
     quantiles = {f"p{q}_seconds": float(np.percentile(elapsed, q)) for q in (50, 99)}
     return {
         "tuples": n,
@@ -193,13 +195,13 @@ def _sizes(stream: str) -> Any:
         return np.full(3_000, 20)
     counts = arrivals.bursty(2_000, seed=1)
     bursts = np.maximum(1, (counts / counts.mean() * 1_500)).astype(np.int64)
-    # A burst comes in pushes that find room soon: what waits outside the window is not the join's.
+    # A burst is pushed in small batches: time spent outside the window is not the join's wait.
     pieces = [[PIECE] * (size // PIECE) + [size % PIECE] for size in bursts.tolist()]
     return np.array([piece for burst in pieces for piece in burst if piece])
 
 
 def cores(data: EngineData, base: Cell) -> dict[str, Any]:
-    """Two processes on two cores beside one; and one run on either core and on both."""
+    """Two processes on two cores compared with one; and one run on either core and on both."""
     several = get_context("spawn")
     barrier, results = several.Barrier(2), several.Queue()
     both_at = replace(base, percent=5.0)
@@ -213,7 +215,7 @@ def cores(data: EngineData, base: Cell) -> dict[str, Any]:
     for process in processes:
         process.join()
     alone = statistics.mean(one for one, _ in found)
-    # A cell that is bound by the disk: a small budget and no skew.
+    # An I/O-bound cell: a small budget and no skew.
     with several.Pool(1) as pool:
         bound = pool.apply(_on_cores, (data, replace(base, percent=1.0, exponent=0.0)))
     one_core = (bound[(0,)] + bound[(1,)]) / 2

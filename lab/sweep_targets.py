@@ -1,4 +1,4 @@
-"""What SweepJoin must reach, judged on whatever parts of its benchmark have been run."""
+"""SweepJoin's targets, evaluated on the parts of its benchmark that were run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Verdict:
-    """One target and what was measured for it."""
+    """One target and its measured value."""
 
     target: str
     least: float | None

@@ -1,7 +1,7 @@
-"""What a user would pick instead of semistream: one adapter file per rival.
+"""The alternatives to semistream: one adapter file per rival.
 
-An adapter holds one class derived from :class:`lab.rivals.contract.Rival`. To add a rival, write
-its file and name it here.
+An adapter is one class derived from :class:`lab.rivals.contract.Rival`. To add a rival, write
+its file and list it here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ADAPTERS = {
 
 
 def rival(name: str) -> type[Rival]:
-    """The adapter of a rival. Loading it imports nothing of the rival itself."""
+    """The adapter of a rival. Does not import the rival's own packages."""
     found: type[Rival] = getattr(import_module(f"lab.rivals.{name}"), ADAPTERS[name])
     return found
 

@@ -1,10 +1,10 @@
-"""One cell of the rivals' benchmark, measured in a process of its own.
+"""One cell of the rivals benchmark, measured in a separate process.
 
     python -m lab.rivals.cell SPECIFICATION RESULT
 
 Both are JSON files. The process enters its memory limit, opens R, checks the answer of the first
-batches, warms up, and measures. It writes the result anew whenever something is known, so that a
-process that is killed leaves behind how far it came.
+batches, warms up, and measures. It rewrites the result after every step, so that the
+progress of a process that is killed is known.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-OUT_OF_MEMORY = ("OutOfMemory", "Not enough memory")  # DuckDB's, Java's and Spark's words for it
+OUT_OF_MEMORY = ("OutOfMemory", "Not enough memory")  # as DuckDB, Java and Spark report it
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What to measure, and how much of it."""
+    """What to measure, with sizes and time limits."""
 
     rival: str
     variant: str
@@ -45,7 +45,7 @@ class Cell:
 
     @property
     def key(self) -> str:
-        """Names the measurement, however long it took: what a later run replaces."""
+        """Identifies the measurement; a later run with the same key replaces it."""
         reads = "cold" if self.cold else "warm"
         where = f"R={self.rows}, memory={self.memory}, exponent={self.exponent:g}"
         return f"{self.rival}: {self.variant}; {where}, batch={self.batch}, {reads}, {self.seed}"
@@ -78,7 +78,7 @@ class Report:
 
 
 def measure(cell: Cell, report: Report) -> None:
-    """Measure; what goes wrong is part of the report."""
+    """Measure; failures are part of the report."""
     import pyarrow as pa
 
     from lab import machine, rivals
@@ -105,14 +105,14 @@ def measure(cell: Cell, report: Report) -> None:
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         ended = "out_of_memory" if any(sign in text for sign in OUT_OF_MEMORY) else "error"
-        report.say(**{ended: text.splitlines()[0][:300]})  # the rest names folders and ids
+        report.say(**{ended: text.splitlines()[0][:300]})  # the rest contains folders and ids
     finally:
-        with contextlib.suppress(Exception):  # it may never have been opened
+        with contextlib.suppress(Exception):  # it may not have been opened
             peer.close()
 
 
 class Clock:
-    """The time that a cell may take in all."""
+    """The time limit of a cell."""
 
     def __init__(self, limit: float) -> None:
         self._began = time.perf_counter()
@@ -136,7 +136,7 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
         return
     report.say(stage="warming up", checked_tuples=checked, checked_after=clock.elapsed())
     server = Server(peer, stream, report)
-    warm_tuples = cell.warm_tuples // (1 if batch == cell.batch else 20)  # it is slow
+    warm_tuples = cell.warm_tuples // (1 if batch == cell.batch else 20)  # a slow rival
     while (
         server.seconds < cell.warm_seconds
         and (server.tuples < warm_tuples or not peer.warm)
@@ -179,7 +179,7 @@ def _measure(cell: Cell, peer: Any, data: Any, clock: Clock, report: Report) -> 
 
 
 def _check(cell: Cell, peer: Any, data: Any, stream: Any) -> tuple[str | None, int]:
-    """Join the first batches and compare all rows with what they must be."""
+    """Join the first batches and compare all rows with the expected ones."""
     sent: list[Any] = []
     began, tuples = time.perf_counter(), 0
 
@@ -194,13 +194,13 @@ def _check(cell: Cell, peer: Any, data: Any, stream: Any) -> tuple[str | None, i
             yield from peer.rows(batch)
         yield from peer.flush()
 
-    # The answer is held until all is sent: only then is it known what was asked.
+    # Check after all batches are sent: only then are the expected rows known.
     answer = list(rows())
     return data.wrong(answer, sent), tuples
 
 
 class Server:
-    """Serves batches from the stream and adds up; only the serving is on the clock."""
+    """Serves batches from the stream and sums up the results; only the serving is timed."""
 
     def __init__(self, peer: Any, stream: Any, report: Report) -> None:
         self._peer = peer
@@ -208,7 +208,7 @@ class Server:
         self._report = report
         self._reported = time.perf_counter()
         self.tuples = self.rows = 0
-        self.seconds = self.processor = 0.0  # the processor's: of this process, without servers
+        self.seconds = self.processor = 0.0  # CPU seconds of this process, without servers
 
     def serve(self) -> None:
         batch = next(self._stream)
@@ -219,7 +219,7 @@ class Server:
         self.seconds += now - began
         self.processor += time.process_time() - processor
         self.tuples += batch.num_rows
-        if now - self._reported > 1.0:  # should the process be killed, this is what it reached
+        if now - self._reported > 1.0:  # the last known state if the process is killed
             self._report.say(reached_rows=self.rows, reached_seconds=self.seconds)
             self._reported = now
 

@@ -1,4 +1,4 @@
-"""What an adapter must offer: open R, serve batches, say what it holds."""
+"""The interface of an adapter: open R, serve batches, report facts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BATCHES_IN_FLIGHT = 4
 
 @dataclass(frozen=True)
 class Grant:
-    """The memory of one cell: ``budget`` for R, and the same room beside it for every rival.
+    """The memory of one cell: ``budget`` for R, plus the same overhead for every rival.
 
-    The room is for what has nothing to do with R: the interpreter with its libraries, the batch
-    and its result, each of which may exist in several copies while it changes its form.
+    The overhead is for everything but R: the interpreter with its libraries, the batch and its
+    result, each of which may exist in several copies during conversions.
     """
 
     budget: int
@@ -34,24 +34,24 @@ class Grant:
 
     @property
     def limit(self) -> int:
-        """What the kernel enforces."""
+        """The limit that the kernel enforces."""
         return self.budget + PROCESS_ROOM + self.batch_room
 
 
 class Rival(ABC):
-    """One rival in one variant, in a process of its own.
+    """One rival in one variant, in a separate process.
 
     The harness calls ``open``, then ``rows`` for the batches whose answer it checks, ``flush``,
     then ``serve`` on the clock, then ``close``.
     """
 
-    name: ClassVar[str]  # as the tables call it
+    name: ClassVar[str]  # as shown in the tables
     packages: ClassVar[tuple[str, ...]] = ()
     variants: ClassVar[tuple[str, ...]]
-    limit_refused: ClassVar[str | None] = None  # why the rival cannot live under a kernel limit
-    one_core: ClassVar[bool] = True  # False: one task at a time, helpers of the runtime beside it
-    patience: ClassVar[float] = 1.0  # times the time limit of a cell
-    cold: ClassVar[str] = "dropped"  # what cold reads are for it: dropped page cache, or direct I/O
+    limit_refused: ClassVar[str | None] = None  # why the rival cannot run under a kernel limit
+    one_core: ClassVar[bool] = True  # False: one task at a time, plus threads of the runtime
+    patience: ClassVar[float] = 1.0  # factor for the time limit of a cell
+    cold: ClassVar[str] = "dropped"  # the kind of cold reads: dropped page cache, or direct I/O
 
     def __init__(self, variant: str, data: RivalData, grant: Grant, cold: bool) -> None:
         self.variant = variant
@@ -62,7 +62,7 @@ class Rival(ABC):
     @classmethod
     @abstractmethod
     def store(cls, variant: str, data: RivalData) -> Path:
-        """Where R lies for this variant; made by ``build`` if it is not there."""
+        """The path of R for this variant; ``build`` creates it if it does not exist."""
 
     @classmethod
     @abstractmethod
@@ -71,7 +71,7 @@ class Rival(ABC):
 
     @classmethod
     def largest_batch(cls, variant: str) -> int | None:
-        """For what answers one tuple at a time: a smaller batch, to see how far it comes."""
+        """A limit on the batch size, for a variant that serves one tuple at a time."""
         return None
 
     @abstractmethod
@@ -83,15 +83,15 @@ class Rival(ABC):
         """Joined rows: the batch's columns and R's."""
 
     def stage(self, batch: pa.RecordBatch) -> Any:
-        """Put a batch where the rival takes its stream from; not on the clock."""
+        """Prepare a batch as the rival's input; not timed."""
         return batch
 
     def serve(self, staged: Any) -> int:
-        """Join one staged batch; how many rows came out."""
+        """Join one staged batch. Returns the number of rows."""
         return sum(rows.num_rows for rows in self.rows(staged))
 
     def flush(self) -> Iterable[pa.RecordBatch]:
-        """What still waits; only semistream lets tuples wait."""
+        """The rows of waiting tuples; only semistream lets tuples wait."""
         return ()
 
     @property
@@ -100,13 +100,13 @@ class Rival(ABC):
         return True
 
     def processes(self) -> list[int]:
-        """Servers outside this process's tree, to be watched and, if need be, ended."""
+        """Server processes outside this process's tree, to be monitored and terminated."""
         return []
 
     def facts(self) -> dict[str, Any]:
-        """Whatever explains the rate: hit rate, plan, and so on."""
+        """Facts that explain the rate: hit rate, plan, and so on."""
         return {}
 
     @abstractmethod
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""

@@ -1,4 +1,4 @@
-"""R and the stream of the rivals' benchmark: the same for all, whole rows known in advance."""
+"""R and the stream of the rivals benchmark: the same for all, with known rows."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class RivalData(SparkData):
 
     @property
     def folder(self) -> Path:
-        """Beside the other benchmarks' data, unless SEMISTREAM_LAB_DATA names another place."""
+        """SEMISTREAM_LAB_DATA; default: beside the other benchmarks' data."""
         here = Path(os.environ.get("SEMISTREAM_LAB_DATA", DATA))
         return here / f"products-{self.rows}-{ROW_BYTES}-{self.seed}"
 
     def make(
-        self, path: Path, build: Callable[[Path], None], tell: Callable[[str], None], what: str
+        self, path: Path, build: Callable[[Path], None], log: Callable[[str], None], what: str
     ) -> None:
-        """Build a store unless it is there, whole."""
-        self._make(path, build, tell, what)
+        """Build a store, if it does not exist or is incomplete."""
+        self._make(path, build, log, what)
 
     def products(self, batch_rows: int = 250_000) -> Iterator[pa.RecordBatch]:
         """R in key order."""
@@ -49,7 +49,7 @@ class RivalData(SparkData):
         self._build_lmdb(path)
 
     def endless(self, size: int, offset: int = 0) -> Iterator[pa.RecordBatch]:
-        """The stream from a position on, without end, in batches of this size."""
+        """The endless stream from a position on, in batches of this size."""
         chunk = size * max(1, _CHUNK // size)
         while True:
             (made,) = self.stream(chunk, chunk, offset, self.exponent)
@@ -58,7 +58,7 @@ class RivalData(SparkData):
             offset += chunk
 
     def wrong(self, rows: Iterable[pa.RecordBatch], sent: list[pa.RecordBatch]) -> str | None:
-        """What is wrong with a join's output, or None: every sale once, every column right.
+        """The error in a join's output, or None: every sale once, every column correct.
 
         The order of the rows does not matter.
         """

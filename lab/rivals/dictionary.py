@@ -46,7 +46,7 @@ class Dictionary(Rival):
                     kept.append(batch.select(list(NAMES)))
                 position += len(keys)
         self._table = pa.Table.from_batches(kept).combine_chunks() if kept else None
-        gc.freeze()  # else the collector walks through all of R again and again
+        gc.freeze()  # otherwise every garbage collection scans all of R
 
     def rows(self, batch: pa.RecordBatch) -> Iterable[pa.RecordBatch]:
         keys = batch["product_id"].to_pylist()

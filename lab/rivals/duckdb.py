@@ -1,7 +1,7 @@
-"""DuckDB joins each batch with R, as Parquet files or loaded into a database of its own.
+"""DuckDB joins each batch with R, as Parquet files or loaded into a database file.
 
-Its ``memory_limit`` is the budget and the room for a batch, which DuckDB counts, too; what does
-not fit it writes to a temporary folder.
+Its ``memory_limit`` is the budget plus the room for a batch, which DuckDB counts, too; the rest is
+spilled to a temporary folder.
 """
 
 from __future__ import annotations

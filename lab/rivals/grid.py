@@ -1,7 +1,7 @@
-"""Which cells are measured: a centre, and from there one axis at a time.
+"""The measured cells: a centre, and variations of one axis at a time.
 
 The whole grid (two sizes of R, four of memory, three exponents, three batch sizes, thirty
-variants) takes days. The slices take hours and show every axis; ``--all`` takes the whole grid.
+variants) takes days. The slices take hours and cover every axis; ``--all`` measures the whole grid.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BATCHES = (1_000, 100_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Point:
-    """A place in the grid."""
+    """A point in the grid."""
 
     rows: int
     memory: str = "10"
@@ -31,7 +31,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Size:
-    """How much of everything."""
+    """The values of each axis, repeats and limits."""
 
     rows: tuple[int, ...]
     check_tuples: int
@@ -42,14 +42,14 @@ class Size:
     repeat_seconds: float
     time_limit: float
     file: str
-    centre_only: tuple[str, ...] = ()  # rivals that need the time, or gain nothing, elsewhere
+    centre_only: tuple[str, ...] = ()  # rivals that are too slow, or no different, elsewhere
 
     @property
     def centre(self) -> Point:
         return Point(max(self.rows))
 
     def slices(self) -> dict[str, list[Point]]:
-        """The centre, and what differs from it in one thing only, by the name of that thing."""
+        """The centre, and the points that differ from it on one axis, by axis."""
         centre = self.centre
         if len(self.rows) == 1:
             return {"centre": [centre], "memory": [replace(centre, memory="all")]}

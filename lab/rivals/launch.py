@@ -1,4 +1,4 @@
-"""Run a cell in a process of its own, watch its memory and its time, and say how it ended."""
+"""Run a cell in a separate process, monitor its memory and time, and report how it ended."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from lab.rivals.contract import Grant, Rival
 from lab.rivals.data import RivalData
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-GRACE = 10.0  # seconds beyond the cell's own time limit, for a batch that it is in
+GRACE = 10.0  # seconds beyond the cell's own time limit, to finish the current batch
 KILLED = "killed by the memory limit"
 ALLOCATION_FAILURES = ("MemoryError", "memory allocation", "bad_alloc", "Cannot allocate memory")
 
 
-def prepare(kind: type[Rival], variant: str, data: RivalData, tell: Callable[[str], None]) -> Path:
-    """Build the rival's store if it is missing; return where it is."""
+def prepare(kind: type[Rival], variant: str, data: RivalData, log: Callable[[str], None]) -> Path:
+    """Build the rival's store if it is missing. Returns its path."""
     path = kind.store(variant, data)
-    data.make(path, lambda target: kind.build(variant, data, target), tell, f"building {path.name}")
+    data.make(path, lambda target: kind.build(variant, data, target), log, f"building {path.name}")
     return path
 
 
 def run(cell: Cell, limit_kind: str = "auto", page_cache: Path | None = None) -> dict[str, Any]:
-    """Measure one cell. The result always says ``outcome``, and has a ``rate`` if there is one."""
+    """Measure one cell. The result always has an ``outcome``, and a ``rate`` if there is one."""
     kind = rivals.rival(cell.rival)
     grant = Grant(cell.budget, cell.batch)
     limit = limits.make(grant.limit, "none" if kind.limit_refused else limit_kind)
@@ -65,7 +65,7 @@ def _run(cell: Cell, limit: limits.Limit, folder: Path) -> dict[str, Any]:
     specification.write_text(json.dumps(asked))
     command = [sys.executable, "-m", "lab.rivals.cell", str(specification), str(said)]
     path = os.pathsep.join([str(ROOT), str(ROOT / "src")])
-    # What a rival that is killed leaves behind goes with the cell's folder.
+    # Files that a killed rival leaves are removed with the cell's folder.
     own = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "TMPDIR": str(folder)}
     environment = {**os.environ, **own}
     began = time.perf_counter()
@@ -103,7 +103,7 @@ def _run(cell: Cell, limit: limits.Limit, folder: Path) -> dict[str, Any]:
 def outcome(
     found: dict[str, Any], code: int | None, limit: limits.Limit, late: bool, complaint: str
 ) -> str:
-    """How a cell ended, in words for the table."""
+    """How a cell ended, as shown in the table."""
     if limit.kills():
         return KILLED
     if "wrong" in found:
@@ -131,7 +131,7 @@ class Watch:
     def look(self, others: list[int]) -> None:
         found = [_memory(pid) for pid in {self._pid, *others, *_descendants([self._pid, *others])}]
         anonymous = sum(memory["RssAnon"] for memory in found)
-        # Shared memory is one, however many processes of a server map it.
+        # Count shared memory once, although several processes of a server map it.
         shared = max((memory["RssShmem"] for memory in found), default=0)
         files = sum(memory["RssFile"] for memory in found)
         self._anonymous = max(self._anonymous, anonymous + shared)
@@ -163,11 +163,11 @@ def _descendants(pids: list[int]) -> list[int]:
 
 
 def _end(process: subprocess.Popen[bytes], limit: limits.Limit, named: list[int]) -> None:
-    """End what is left of a cell: its process, its children, and a server that outlived it."""
+    """Terminate the remaining processes of a cell: itself, its children, and its server."""
     left = limit.processes()
     if process.poll() is None:
         left += [process.pid, *_descendants([process.pid]), *named]
-    elif process.returncode != 0:  # killed, so it did not stop the server that it named
+    elif process.returncode != 0:  # killed, so it did not stop its server
         left += named
     for pid in left:
         with contextlib.suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
-"""A memory limit that the kernel enforces: a control group where we may make one, else an rlimit.
+"""A memory limit that the kernel enforces: a control group if permitted, else an rlimit.
 
 A control group counts the resident memory of the rival and all its children, and the page cache
-that they bring in; pages that were cached before are charged to nobody. An rlimit counts the
+that they load; pages that were cached before are not charged. An rlimit counts the
 private memory that one process has reserved, resident or not, and no page cache.
 """
 
@@ -20,7 +20,7 @@ ROOT = Path("/sys/fs/cgroup")
 
 @dataclass
 class Limit:
-    """Made by the harness; ``enter`` is called by the process that is to be limited."""
+    """Created by the harness; the limited process calls ``enter``."""
 
     limit: int
     group: Path | None = None
@@ -33,7 +33,7 @@ class Limit:
             resource.setrlimit(resource.RLIMIT_DATA, (self.limit, self.limit))
 
     def kills(self) -> int:
-        """How many processes the kernel killed for memory; an rlimit makes allocations fail."""
+        """Number of processes killed by the kernel; with an rlimit, allocations fail instead."""
         if self.group is None:
             return 0
         name = "memory.events" if self.kind == "cgroup v2" else "memory.oom_control"
@@ -48,7 +48,7 @@ class Limit:
         return [int(pid) for pid in (self.group / "cgroup.procs").read_text().split()]
 
     def remove(self) -> None:
-        """End what is left in the group, and the group."""
+        """Kill the remaining processes of the group and remove it."""
         if self.group is None:
             return
         for _ in range(100):
@@ -62,7 +62,7 @@ class Limit:
 
 
 def make(limit: int, kind: str = "auto", root: Path = ROOT) -> Limit:
-    """A limit of the best kind there is, of the kind asked for, or none (``"none"``)."""
+    """A limit of this kind; ``"auto"`` picks the best available, ``"none"`` sets none."""
     kinds = {"cgroup v2": _version_2, "cgroup v1": _version_1}
     for name, attempt in kinds.items():
         if kind in ("auto", name):
@@ -73,7 +73,7 @@ def make(limit: int, kind: str = "auto", root: Path = ROOT) -> Limit:
 
 def _version_2(limit: int, root: Path) -> Path:
     if "memory" not in (root / "cgroup.subtree_control").read_text().split():
-        raise OSError("the memory controller is not ours to use")
+        raise OSError("no permission to use the memory controller")
     return _group(root, {"memory.max": limit, "memory.swap.max": 0})
 
 

@@ -1,6 +1,6 @@
 """LMDB, the fastest embedded store for point reads on PyPI, behind an LRU of packed rows.
 
-Its own memory is the page cache: it maps its file, so it has no other.
+It maps its file, so its only cache is the page cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from lab.rivals.lookups import BehindLru, Lru
 
 
 class Lmdb(BehindLru):
-    """The whole budget is the LRU's."""
+    """The whole budget goes to the LRU."""
 
     name = "LMDB + LRU"
     packages = ("lmdb",)

@@ -1,4 +1,4 @@
-"""Shared by the adapters that look keys up: rows as packed bytes, an LRU, putting rows to sales."""
+"""Shared by the key-value adapters: rows as packed bytes, an LRU, joining rows with sales."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Keys = npt.NDArray[np.int64]
 WIDTH = ROW_BYTES - FIXED_BYTES
 ROW = row_type(WIDTH)
 NAMES = ("price", "supplier_id", "category", "description")
-_MOST_OVERHEAD = 250  # of an OrderedDict per entry, at its emptiest
+_MOST_OVERHEAD = 250  # bytes per entry of an OrderedDict, at its lowest load factor
 
 
 def pack(batch: pa.RecordBatch) -> bytes:
@@ -41,7 +41,7 @@ def unpacked(rows: npt.NDArray[Any]) -> list[pa.Array]:
 
 
 def joined(batch: pa.RecordBatch, columns: Sequence[pa.Array]) -> pa.RecordBatch:
-    """The batch with R's columns behind its own."""
+    """The batch's columns followed by R's."""
     names = [*batch.schema.names, *NAMES]
     return pa.RecordBatch.from_arrays([*batch.columns, *columns], names=names)
 
@@ -58,7 +58,7 @@ def put_to_sales(batch: pa.RecordBatch, found: pa.Table) -> pa.RecordBatch:
 class Lru:
     """A dictionary of packed rows in front of a store, as large as the budget allows.
 
-    ``fetch_one`` answers one miss at once; ``fetch_many`` answers all misses of a batch.
+    ``fetch_one`` looks up one miss; ``fetch_many`` looks up all misses of a batch.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Lru:
         return len(self._held) >= self.capacity
 
     def one_by_one(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A look-up for every tuple, as it comes."""
+        """One look-up per tuple."""
         keys = batch["product_id"].to_numpy()
         raw = keys.astype(">i8").tobytes()
         held, most, fetch = self._held, self.capacity, self._fetch_one
@@ -102,7 +102,7 @@ class Lru:
         return joined(batch, unpacked(np.frombuffer(b"".join(rows), ROW)))
 
     def in_batches(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Each distinct key of the batch once, its misses together and in key order."""
+        """One look-up per distinct key; all misses of a batch together, in key order."""
         keys = batch["product_id"].to_numpy()
         distinct, place = np.unique(keys, return_inverse=True)
         raw = distinct.astype(">i8").tobytes()

@@ -1,4 +1,4 @@
-"""A picture of ratios: every variant's rate over that of our default join at the same point."""
+"""A plot of ratios: every variant's rate relative to our default join at the same point."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lab import rivals
 from lab.rivals.grid import Point, Size
 from lab.rivals.report import REFERENCE, Held, columns, lookup, variants
 
-# Lightness and shape both differ, so that grey paper shows what a screen does.
+# Lightness and shape both differ, so that the plot is readable in greyscale.
 MARKS = (("#08306b", "o"), ("#2f7fbc", "s"), ("#f08a24", "^"), ("#c9c9c9", "D"))
 _LEAST, _MOST = 1e-4, 20.0
 
@@ -19,7 +19,7 @@ RATE, FILLING, STOPPED = "rate", "still filling", "stopped"
 def kind(cell: dict[str, Any]) -> str:
     """Whether a cell has a rate, was still filling when its time was over, or was stopped.
 
-    What is still filling may not have served a tuple yet: that is no rival that was killed.
+    A cell that is still filling may not have served a tuple yet, which does not mean it was killed.
     """
     if not cell["outcome"].startswith(("right", "cut")):
         return STOPPED
@@ -67,10 +67,10 @@ def _panels(results: Held, size: Size) -> dict[str, dict[str, Point]]:
         "exponent": lambda p: p.exponent,
     }
     panels = {}
-    for name, tell in label.items():
+    for name, describe in label.items():
         points = sorted({centre, *slices.get(name, [])} & measured, key=keys[name])
         if len(points) > 1:
-            panels[f"by {name}"] = {tell(point): point for point in points}
+            panels[f"by {name}"] = {describe(point): point for point in points}
     return panels or {"centre": {label["memory"](centre): centre}}
 
 
@@ -111,7 +111,7 @@ def _panel(
                 markeredgewidth=0.8 if which == RATE else 2.0,
                 markersize=8,
                 label=label if which == RATE else None,
-                clip_on=which == RATE or not places,  # a rate of nothing lies on the edge
+                clip_on=which == RATE or not places,  # a rate of 0 is on the edge
             )
     if FILLING in seen:
         hollow = {"color": "white", "markeredgecolor": "#222222", "markeredgewidth": 2.0}

@@ -1,6 +1,6 @@
 """Polars joins each batch with R, as Parquet files (lazily, streaming) or as a DataFrame.
 
-Polars has no memory limit of its own: only the kernel's holds it.
+Polars has no memory limit option; only the kernel's limit applies.
 """
 
 from __future__ import annotations

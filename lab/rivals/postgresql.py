@@ -1,7 +1,7 @@
 """PostgreSQL (``pgserver``): the distinct keys of a batch by ``= ANY(...)``, rows back as Arrow.
 
-The server runs on a unix socket, is started by the cell and stopped by it. The budget is its
-``shared_buffers``. What the server reads passes through the kernel's page cache, too.
+The cell starts and stops the server, which listens on a unix socket. The budget is its
+``shared_buffers``. Its reads also use the kernel's page cache.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ SHORT = {
 
 
 class Held(Protocol):
-    """What the tables need of the results."""
+    """The part of the results that the tables use."""
 
     cells: dict[str, dict[str, Any]]
     runs: list[dict[str, Any]]
@@ -47,7 +47,7 @@ def said(cell: dict[str, Any]) -> str:
 
 
 def entry(cell: dict[str, Any] | None) -> str:
-    """What the table shows of a cell: its rate, or in a word why there is none."""
+    """A cell's entry in the table: its rate, or why there is none."""
     if cell is None:
         return ""
     outcome = cell["outcome"]
@@ -76,12 +76,12 @@ def lookup(results: Held) -> dict[tuple[str, str, Point], dict[str, Any]]:
 
 
 def variants() -> list[tuple[str, str]]:
-    """All that can be measured, in the order of the tables."""
+    """All rivals and variants, in the order of the tables."""
     return [(name, variant) for name in rivals.ADAPTERS for variant in rivals.rival(name).variants]
 
 
 def columns(results: Held, size: Size) -> dict[str, Point]:
-    """The points that were measured, by a heading that says how they differ from the centre."""
+    """The points that were measured, by a heading with the difference from the centre."""
     centre = size.centre
     found = {point for _, _, point in lookup(results)}
     headings = {f"centre: {_memory(centre)}": centre}
@@ -104,7 +104,7 @@ def _memory(point: Point) -> str:
 
 
 def show(results: Held, size: Size, console: Console) -> None:
-    """All rates, then how the centre's cells came about."""
+    """All rates, then the details of the centre."""
     heads, rows = rates(results, size)
     table = Table(title=f"million tuples/s; {_centre(size)}", box=box.SIMPLE_HEAD)
     _fill(table, heads, rows, console)
@@ -182,7 +182,7 @@ def details(results: Held, size: Size) -> tuple[list[str], list[list[str]]]:
 
 
 def left_out(results: Held) -> list[str]:
-    return [f"{name} is left out, {why}" for name, why in sorted(results.left_out.items())]
+    return [f"{name} is skipped, {why}" for name, why in sorted(results.left_out.items())]
 
 
 def markdown(results: Held, size: Size) -> str:
@@ -209,7 +209,7 @@ def markdown(results: Held, size: Size) -> str:
 
 
 def publish(results: Held, size: Size, page: Path) -> None:
-    """Put the tables between the marks of a page."""
+    """Replace the text between the page's markers by the tables."""
     before, rest = page.read_text().split(BEGIN, 1)
     _, after = rest.split(END, 1)
     page.write_text(f"{before}{BEGIN}\n{markdown(results, size)}{END}{after}")

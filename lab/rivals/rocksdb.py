@@ -1,8 +1,8 @@
 """RocksDB (``rocksdict``) behind an LRU of packed rows.
 
-The budget is the LRU's, because a cached row serves a scattered hot key better than a cached
-block does; the block cache stays at 8 MB. Bloom filters and block indexes live in the process's
-room. Cold reads are direct I/O, which RocksDB offers.
+The budget goes to the LRU, because caching rows is better for scattered hot keys than caching
+blocks; the block cache stays at 8 MB. Bloom filters and block indexes are part of the process's
+overhead. Cold reads are direct I/O, which RocksDB offers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RocksDb(BehindLru):
 
     @classmethod
     def build(cls, variant: str, data: RivalData, path: Path) -> None:
-        """Sorted tables written outright and ingested: R comes in key order."""
+        """Write sorted tables directly and ingest them: R is in key order."""
         import rocksdict
 
         path.mkdir(parents=True)

@@ -20,13 +20,13 @@ import pyarrow.parquet as pq
 from lab.rivals.contract import Rival
 from lab.rivals.data import RivalData
 
-STRATEGIES = {  # which side carries the hint, the hint, and the operator it must lead to
+STRATEGIES = {  # the side with the hint, the hint, and the operator that it must produce
     "sort-merge": ("batch", "merge", "SortMergeJoin"),
     "shuffled hash": ("batch", "shuffle_hash", "ShuffledHashJoin"),
     "broadcast of the batch": ("batch", "broadcast", "BroadcastHashJoin"),
     "broadcast of R": ("R", "broadcast", "BroadcastHashJoin"),
 }
-_HEAP = 1 << 30  # beside the budget: Spark does not start a driver with much less
+_HEAP = 1 << 30  # besides the budget: a Spark driver does not start with much less
 
 
 class SparkStatic(Rival):
@@ -114,7 +114,7 @@ class SparkStatic(Rival):
             operator = STRATEGIES[self.variant.rsplit(", ", 1)[0]][2]
             cached = "InMemoryTableScan" in self._plan
             if operator not in self._plan or cached != self.variant.endswith("cached"):
-                raise RuntimeError(f"Spark planned another join: {self._plan}")
+                raise RuntimeError(f"Spark planned a different join: {self._plan}")
 
     def close(self) -> None:
         self._query.stop()
