@@ -22,7 +22,7 @@ settings.load_profile("semistream")
 
 @pytest.fixture(scope="session")
 def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The master table of a case, built once however many joins and hows run on it."""
+    """The master table of a case, built once for all joins and hows."""
     built: dict[Any, Any] = {}
 
     def get(case: Case) -> Any:
@@ -30,7 +30,7 @@ def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
         if identity not in built:
             path = tmp_path_factory.mktemp("master") / "table"
             master = build(path, case.master, case.key, page_bytes=case.page_bytes)
-            built[identity] = master, case  # the case is kept, so that its id stays its own
+            built[identity] = master, case  # keep the case alive, so that its id is not reused
         return built[identity][0]
 
     return get
@@ -57,12 +57,12 @@ def cluster(sessions: Sessions) -> Any:
 
 @pytest.fixture
 def two_hosts(sessions: Sessions) -> Any:
-    """Executors on two hosts that come and go, with speculation, and accidents on order."""
+    """Dynamic executors on two hosts, with speculation and fault injection."""
     return sessions.get(TWO_HOSTS)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How many crash points and schedules were tried; docs/reliability.md quotes them."""
+    """Print the number of tried crash points and schedules; docs/reliability.md quotes them."""
     lines = summary(terminalreporter.stats.get("passed", []))
     if lines:
         terminalreporter.section("tried")

@@ -1,4 +1,4 @@
-"""A small disk of a test's own that can be filled to the last byte."""
+"""A small private disk for a test that can be filled to the last byte."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def small_disk(path: Path, nbytes: int = 4 << 20) -> Iterator[SmallDisk]:
     try:
         mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        pytest.skip("there is no mount here, and no small disk to fill")
+        pytest.skip("mount is not available")
     if mounted.returncode != 0:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     try:

@@ -1,4 +1,4 @@
-"""How the suites run a join: cut a stream, push it, and look at the books all the while."""
+"""Helpers to run a join: cut a stream, push it, and check the counters after every batch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALL_AT_ONCE = 1 << 40
 
 @dataclass(frozen=True)
 class Case:
-    """A stream, a master table and how they are joined; its name is all that tests show."""
+    """A stream, a master table and how they are joined; tests are identified by its name."""
 
     name: str
     stream: pa.Table
@@ -39,7 +39,7 @@ class Case:
         return list(naive.key_pairs(self.on).values())
 
     def expected(self, how: str) -> naive.Rows:
-        """The answer, worked out once for all joins."""
+        """The expected rows; computed once for all joins."""
         if how not in self.remembered:
             rows = naive.join(self.stream, self.master, self.on, how, self.select)
             self.remembered[how] = rows
@@ -57,7 +57,7 @@ def cut(table: pa.Table, size: int) -> list[pa.RecordBatch]:
 
 
 def check_books(run: Any) -> None:
-    """The two promises that hold at every moment: nothing lost, and within the budget."""
+    """The two invariants of a run: no tuple is lost, and memory is within the budget."""
     stats, memory = run.stats, run.memory
     accounted = stats.matched + stats.unmatched + stats.shed + stats.waiting
     assert stats.tuples_in == accounted, f"a tuple is lost: {stats.as_dict()}"
@@ -69,7 +69,7 @@ def check_books(run: Any) -> None:
 
 
 def watched(run: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, with a look at the books after each and at the end."""
+    """The batches, with :func:`check_books` after each and at the end."""
     for rows in batches:
         check_books(run)
         yield rows
@@ -77,7 +77,7 @@ def watched(run: Any, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBa
 
 
 def drive(run: Any, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Push all batches, flush, and return what came out."""
+    """Push all batches, flush, and return the output."""
     rows_before = run.stats.rows_out
     out: list[pa.RecordBatch] = []
     for batch in batches:
@@ -109,8 +109,8 @@ def smallest_memory(
 ) -> int:
     """About the smallest budget with which the join serves this stream.
 
-    That the budget which an error names does work is the business of another test; here a join
-    that names too little gets a little more.
+    Another test checks that the budget in an error message suffices; here a join that names too
+    little gets slightly more.
     """
     select = options.pop("select", None)
     memory = 100
@@ -128,7 +128,7 @@ def smallest_memory(
 
 
 def size_named_in(message: str) -> int:
-    """The last "... bytes" of an error message: what it says would do."""
+    """The last "... bytes" of an error message: the budget that would suffice."""
     sizes = re.findall(r"(\d+) bytes", message)
     assert sizes, f"no size in: {message}"
     return int(sizes[-1])
@@ -145,14 +145,14 @@ def soon(algorithm: str, **options: Any) -> dict[str, Any]:
 
 
 def check_pinned(run: Any) -> None:
-    """If the join pins the pages that it observed to be hot, something is pinned by now."""
+    """If the join pins observed hot pages, assert that some are pinned by now."""
     if takes(run.join.name, "observe"):
         held = run.memory.get("pinned pages", 0) or run.stats.front_stage_hits
         assert held, f"{run.join.name} has pinned nothing: {run.memory!r}"
 
 
 def needs_direct_io(folder: Path) -> None:
-    """Skip the test where the file system cannot read past the page cache."""
+    """Skip the test if the file system does not support direct I/O."""
     (folder / "probe").write_bytes(b"x" * 4096)
     try:
         os.close(os.open(folder / "probe", os.O_RDONLY | os.O_DIRECT))

@@ -1,7 +1,7 @@
-"""The oracle: a join that nobody can doubt, because there is nothing in it.
+"""The oracle: a naive join, simple enough to be obviously correct.
 
 Both sides become lists of Python rows, the master's rows go into a dictionary of lists, and
-every stream row looks its key up. Slow, whole in memory, and obviously right.
+every stream row looks its key up. Slow and entirely in memory.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def master_columns(
     """{master column: its name in the output}.
 
     A key column of the same name on both sides is there once, unless ``select`` asks for it.
-    Any other name that the stream has as well gets the suffix ``_master``, unless ``select``
-    is a mapping, which then says the name.
+    Any other name that the stream also has gets the suffix ``_master``, except if ``select`` is
+    a mapping, which defines the names.
     """
     if isinstance(select, Mapping):
         return dict(select)
@@ -100,7 +100,7 @@ def rows_of(batches: Iterable[pa.RecordBatch | pa.Table]) -> Rows:
 
 
 def same_rows(actual: Rows, expected: Rows) -> None:
-    """Assert that two lists of rows are equal as multisets, and say how they are not."""
+    """Assert that two lists of rows are equal as multisets; the message shows the difference."""
     extra, missing = Counter(map(canonical, actual)), Counter(map(canonical, expected))
     if extra == missing:
         return

@@ -1,4 +1,4 @@
-"""Real servers for tests, each of the test's own: PostgreSQL and MariaDB."""
+"""Real servers, private to a test: PostgreSQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 @contextlib.contextmanager
 def postgres_server() -> Iterator[Any]:
-    """A server in a folder of its own, on a unix socket; stopped and removed afterwards.
+    """A server in a temporary folder, on a unix socket; stopped and removed afterwards.
 
     The folder's path is short because a socket's path may not be long.
     """
@@ -55,7 +55,7 @@ def query(uri: str, sql: str) -> list[tuple[Any, ...]]:
 
 @contextlib.contextmanager
 def mariadb_server() -> Iterator[tuple[str, Any]]:
-    """The system's mariadbd in a folder of its own, on a unix socket: (uri, connection)."""
+    """The system's mariadbd in a temporary folder, on a unix socket: (uri, connection)."""
     pymysql = pytest.importorskip("pymysql")
     folder = Path(tempfile.mkdtemp(prefix="mdb-"))
     bootstrap = "CREATE DATABASE IF NOT EXISTS mysql;\nCREATE DATABASE IF NOT EXISTS shop;\n"

@@ -1,4 +1,4 @@
-"""Spark sessions for the tests: one process has one at a time, and keeps it as long as it can."""
+"""Spark sessions for the tests: one at a time per process, reused as long as possible."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SETTINGS = {
     "spark.sql.timeType.enabled": "true",
     "spark.task.maxFailures": "4",
 }
-# A cluster that is never at rest: slow tasks are run twice, executors come and go.
+# An unstable cluster: slow tasks are run twice, executors are added and removed.
 RESTLESS = {
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
@@ -50,7 +50,7 @@ RESTLESS = {
 class Sessions:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.faults = folder / "faults"  # where sink/inject looks for accidents on order
+        self.faults = folder / "faults"  # where sink/inject looks for requested faults
         self.master: str | None = None
         self.session: Any = None
         self._hosts: list[Any] = []

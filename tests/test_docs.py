@@ -1,4 +1,4 @@
-"""What the documentation says can be done: examples run, links lead somewhere."""
+"""The documentation is correct: examples run, links are valid."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_python_in_pages_is_python(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_are_valid(page: Path) -> None:
     text = _FENCED.sub("", page.read_text())
     broken = [target for target in _LINK.findall(text) if not _is_there(page, target)]
     assert not broken, f"{_name(page)} links to {broken}"

@@ -15,11 +15,11 @@ def python(code: str) -> str:
 
 
 @pytest.mark.parametrize("module", ["numba", "pyspark", "pandas", "typer", "rich"])
-def test_import_leaves_heavy_modules_alone(module: str) -> None:
+def test_import_does_not_load_heavy_modules(module: str) -> None:
     assert python(f"import sys, semistream; print({module!r} in sys.modules)") == "False"
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     import semistream as ss
 
     for name in ss.__all__:
@@ -30,7 +30,7 @@ def test_every_public_name_is_there() -> None:
 
 
 def test_import_costs_a_tenth_of_a_second_at_most() -> None:
-    """On top of pyarrow; processor time, because the machine has other work too."""
+    """In addition to pyarrow; CPU time, because the machine may be busy."""
     code = """
 import time
 import pyarrow

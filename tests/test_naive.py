@@ -1,4 +1,4 @@
-"""The oracle against answers worked out by hand."""
+"""The oracle against hand-computed answers."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_same_rows_ignores_order_and_counts_duplicates() -> None:
         naive.same_rows([(1, "a"), (2, "b")], [(1, "a"), (1, "a"), (2, "b")])
 
 
-def test_same_rows_shows_what_differs() -> None:
+def test_same_rows_shows_the_difference() -> None:
     with pytest.raises(AssertionError) as failure:
         naive.same_rows([(1, {"x": [1]})], [(1, {"x": [2]})])
     assert "missing:\n  1 x (1, {'x': [2]})" in str(failure.value)

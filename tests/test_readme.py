@@ -1,4 +1,4 @@
-"""What the README shows works."""
+"""The README's examples work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_example_runs(
 
 @pytest.mark.xdist_group("spark-local")
 def test_the_example_with_spark_runs(tmp_path: Path) -> None:
-    """In a process of its own: it leaves a Spark session behind."""
+    """In a separate process: it leaves a Spark session behind."""
     (example,) = [text for text in EXAMPLES if "pyspark" in text]
     done = subprocess.run(
         [sys.executable, "-c", example],

@@ -1,7 +1,7 @@
-"""One rule for all: every join, every ``how``, every case gives the rows of the naive join.
+"""The conformance suite: every join, every ``how``, every case returns the rows of the naive join.
 
 ``every_join(cases)`` makes a test per join, how and case; a failing test is named by the three.
-A join that is added to ``semistream.ALGORITHMS`` is in the suite without further ado.
+A join that is added to ``semistream.ALGORITHMS`` is in the suite automatically.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _least: dict[tuple[str, int], int] = {}
 
 
 def conform(algorithm: str, how: str, case: Case, master: Any) -> None:
-    """However the stream is cut and with whatever memory, the rows are those of the naive join.
+    """For any batch sizes and any memory, the rows are those of the naive join.
 
-    Some budgets are so small that windows fill, rows are evicted and cycles wrap; in another
-    everything fits.
+    Some budgets are so small that windows fill, rows are evicted and cycles wrap; with another
+    one everything fits.
     """
     expected = case.expected(how)
     least = least_memory(algorithm, case, master)
@@ -67,7 +67,7 @@ def conform(algorithm: str, how: str, case: Case, master: Any) -> None:
 
 
 def least_memory(algorithm: str, case: Case, master: Any) -> int:
-    """The smallest budget for the ``how`` that needs most, looked for once."""
+    """The smallest budget for the ``how`` that needs most; searched once."""
     identity = (algorithm, id(case))
     if identity not in _least:
         batches = cut(case.stream, len(case.stream) + 1)

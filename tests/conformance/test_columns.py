@@ -1,4 +1,4 @@
-"""Which columns come out, and under which names."""
+"""The columns of the output, and their names."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def test_types_and_metadata_stay(algorithm: str, master_of: Any) -> None:
     ],
     ids=["absent", "renamed to a stream column", "two of one name", "named twice"],
 )
-def test_a_choice_that_cannot_be(
-    algorithm: str, select: Any, names: list[str], master_of: Any
-) -> None:
+def test_invalid_select(algorithm: str, select: Any, names: list[str], master_of: Any) -> None:
     batch = STREAM.to_batches()[0]
     with (
         pytest.raises(ss.SchemaError) as refusal,

@@ -1,4 +1,4 @@
-"""The front stage holds the rows that the stream asks for most, however it is told to begin."""
+"""The front stage caches the most requested rows, whatever its initial settings."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def hit_rate(name: str, master: Any, **options: Any) -> tuple[float, int, int]:
 
 
 def fifo_rate(rows: int) -> float:
-    """Share of hits in the second half if the rows that came last were held."""
+    """Share of hits in the second half with FIFO replacement."""
     held: OrderedDict[int, None] = OrderedDict()
     hits = 0
     for place, key in enumerate(KEYS.tolist()):
@@ -63,8 +63,8 @@ def fifo_rate(rows: int) -> float:
 
 
 @pytest.mark.parametrize("algorithm", with_front_stage)
-def test_the_hot_rows_are_held(algorithm: str, master: Any) -> None:
-    """Most of what is possible with so many rows, and clearly more than without a choice."""
+def test_hot_rows_are_cached(algorithm: str, master: Any) -> None:
+    """Close to the best possible hit rate of this many rows, and clearly above FIFO."""
     rate, rows, _ = hit_rate(algorithm, master)
     best, fifo = float(WEIGHTS[:rows].sum()), fifo_rate(rows)
     assert fifo < best
@@ -73,7 +73,7 @@ def test_the_hot_rows_are_held(algorithm: str, master: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", with_threshold)
 def test_a_threshold_that_is_too_high_falls(algorithm: str, master: Any) -> None:
-    """Also one that nothing reaches, so that nothing is ever admitted before it falls."""
+    """Even a threshold that no row reaches, so that nothing is admitted until it falls."""
     usual, _, _ = hit_rate(algorithm, master)
     high, rows, _ = hit_rate(algorithm, master, threshold=1_000)
     assert rows > 100

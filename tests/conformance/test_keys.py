@@ -1,4 +1,4 @@
-"""Keys of every type, alone and together, as they are and widened."""
+"""Keys of every type, single and composite, unchanged and widened."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def truth(rng: random.Random) -> bool:
 
 @dataclass(frozen=True)
 class Keys:
-    """A key type on the master's side, one on the stream's, and where their values come from."""
+    """A key type of the master, one of the stream, and a generator of values."""
 
     master: pa.DataType
     values: Callable[[random.Random], Any]
@@ -150,7 +150,7 @@ WIDENED = [
     Keys(pa.int64(), INT64, pa.int8(), INT8),
     Keys(pa.int8(), INT8, pa.int64(), INT64),
     Keys(pa.int64(), INT64, pa.uint32(), few()),
-    # values that the other type cannot hold match nothing, they do not wrap round
+    # values out of the other type's range match nothing; they do not wrap around
     Keys(pa.uint64(), UINT64, pa.int64(), INT64),
     Keys(pa.int64(), INT64, pa.uint64(), UINT64),
     Keys(pa.uint64(), few(), pa.int16(), few(-30, 30)),
@@ -259,7 +259,7 @@ REFUSED = [
 
 @every_algorithm
 @pytest.mark.parametrize(("master", "stream"), REFUSED, ids=lambda kind: str(kind))
-def test_keys_that_do_not_widen_are_refused(
+def test_incompatible_key_types_are_refused(
     algorithm: str, master: pa.DataType, stream: pa.DataType, master_of: Any
 ) -> None:
     table = pa.table({"k": pa.array([], master), "v": pa.array([], pa.int64())})
@@ -274,7 +274,7 @@ def test_keys_that_do_not_widen_are_refused(
 
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.list_(pa.int64()), pa.null()], ids=str)
-def test_a_master_key_that_cannot_be_one_is_refused(kind: pa.DataType, tmp_path: Path) -> None:
+def test_unsupported_master_key_types_are_refused(kind: pa.DataType, tmp_path: Path) -> None:
     table = pa.table({"k": pa.array([], kind), "v": pa.array([], pa.int64())})
     with pytest.raises(ss.SchemaError, match=r"'k'"):
         build(tmp_path / "master", table, ["k"])

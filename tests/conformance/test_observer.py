@@ -1,4 +1,4 @@
-"""What an observer is told adds up to what the run counts, and never comes per tuple."""
+"""Observer events add up to the run's counters, and are never sent per tuple."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @every_algorithm
-def test_an_observer_sees_what_the_stats_count(algorithm: str, master: Any) -> None:
+def test_observer_events_match_the_stats(algorithm: str, master: Any) -> None:
     observer, clock = RecordingObserver(), FakeClock(tick=0.001)
     join = ss.join(algorithm, memory="60KB")
     with join.open(master, on="k", observer=observer, clock=clock) as run:

@@ -59,8 +59,8 @@ def test_options(algorithm: str, how: str, case: Case, master_of: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", [name for name in ss.ALGORITHMS if takes(name, "observe")])
 @pytest.mark.parametrize("how", naive.HOWS)
-def test_pages_that_were_observed_are_pinned(algorithm: str, how: str, master_of: Any) -> None:
-    """The stream goes on after that, so pinned pages and pages on disk serve it together."""
+def test_observed_hot_pages_are_pinned(algorithm: str, how: str, master_of: Any) -> None:
+    """The stream continues afterwards, so both pinned pages and pages on disk serve it."""
     case = CASES[0]
     join = ss.join(algorithm, memory="60KB", how=how, observe=50, pinned="20KB")
     with join.open(master_of(case), on="k") as run:
@@ -95,7 +95,7 @@ BAD: list[dict[str, Any]] = [
         if all(takes(algorithm, option) for option in options)
     ],
 )
-def test_options_that_cannot_be(algorithm: str, options: dict[str, Any]) -> None:
+def test_invalid_options(algorithm: str, options: dict[str, Any]) -> None:
     with pytest.raises(ss.ConfigError) as refusal:
         ss.join(algorithm, **{"memory": "1MB", **options})
     for name, value in options.items():

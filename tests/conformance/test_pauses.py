@@ -1,4 +1,4 @@
-"""Streams that pause, end, dribble and rush."""
+"""Streams that pause, end, trickle and burst."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ CASE = Case("pauses", stream(1, 300), EVEN)
 
 
 def open_run(algorithm: str, master: Any, how: str = "left", factor: float = 1.5) -> Any:
-    """A run whose budget is little more than the smallest."""
+    """A run with slightly more than the smallest budget."""
     least = smallest_memory(algorithm, master, cut(CASE.stream, ALL_AT_ONCE), "k", how=how)
     return ss.join(algorithm, memory=int(factor * least), how=how).open(master, on="k")
 
 
 @every_algorithm
 @every_how
-def test_a_pause_drains_by_steps(algorithm: str, how: str, master_of: Any) -> None:
+def test_steps_drain_the_window_during_a_pause(algorithm: str, how: str, master_of: Any) -> None:
     with open_run(algorithm, master_of(CASE), how) as run:
         out = []
         for batch in cut(CASE.stream, 60):
@@ -62,7 +62,7 @@ def drive_more(run: Any, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
 
 
 @every_algorithm
-def test_pushes_and_steps_in_turn(algorithm: str, master_of: Any) -> None:
+def test_alternating_pushes_and_steps(algorithm: str, master_of: Any) -> None:
     with open_run(algorithm, master_of(CASE)) as run:
         out = []
         for turn, batch in enumerate(cut(CASE.stream, 10)):
@@ -74,7 +74,7 @@ def test_pushes_and_steps_in_turn(algorithm: str, master_of: Any) -> None:
 
 
 @every_algorithm
-def test_empty_batches_between(algorithm: str, master_of: Any) -> None:
+def test_interleaved_empty_batches(algorithm: str, master_of: Any) -> None:
     empty = CASE.stream.schema.empty_table().to_batches() or cut(CASE.stream.slice(0, 0), 1)
     with open_run(algorithm, master_of(CASE)) as run:
         batches = [piece for batch in cut(CASE.stream, 50) for piece in (*empty, batch, *empty)]
@@ -90,8 +90,8 @@ def test_nothing_pushed(algorithm: str, master_of: Any) -> None:
 
 
 @every_algorithm
-def test_one_slow_moment_does_not_shrink_the_window(algorithm: str, master_of: Any) -> None:
-    """After a dribble, a rush takes no more pages than it takes without one."""
+def test_a_slow_phase_does_not_shrink_the_window(algorithm: str, master_of: Any) -> None:
+    """After a trickle, a burst reads no more pages than it does without one."""
     rush = cut(stream(2, 1500), 500)
     dribble = cut(stream(3, 40), 1)
     pages = []
@@ -109,7 +109,7 @@ def test_one_slow_moment_does_not_shrink_the_window(algorithm: str, master_of: A
 
 @every_algorithm
 def test_no_tuple_starves(algorithm: str, master_of: Any) -> None:
-    """A lone tuple that nobody shares a page with leaves while the stream flows."""
+    """A tuple that shares its page with no other leaves while the stream continues."""
     with open_run(algorithm, master_of(CASE)) as run:
         lone = pa.record_batch({"n": pa.array([-1]), "k": pa.array([1999])})
         out = list(run.push(lone))
@@ -139,7 +139,7 @@ def test_waiting_tuples_do_not_keep_their_batch_alive(algorithm: str, master_of:
 
 @every_algorithm
 def test_capacity_is_counted_in_tuples(algorithm: str, master_of: Any) -> None:
-    """Many tuples of one key fill the window as much as many keys do."""
+    """Many tuples with one key fill the window like tuples with many keys."""
     one_key = pa.table({"n": range(3000), "k": [1000] * 3000})
     with open_run(algorithm, master_of(CASE)) as run:
         drive(run, cut(one_key, 1000))

@@ -1,4 +1,4 @@
-"""Columns of every type come out as they went in, from both sides."""
+"""Columns of every type are returned unchanged, from both sides."""
 
 from __future__ import annotations
 

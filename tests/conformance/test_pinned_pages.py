@@ -1,4 +1,4 @@
-"""The joins with pinned pages choose them by the head of the stream, and count what they serve."""
+"""The joins with pinned pages choose them by the head of the stream, and count their matches."""
 
 from __future__ import annotations
 

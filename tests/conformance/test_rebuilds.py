@@ -1,7 +1,7 @@
 """A table that is rebuilt under an open run, with other columns, types, keys and longer rows.
 
 A run takes columns by name. A version whose key and selected columns have the types that the run
-was opened with is followed; any other is refused, and nothing is lost.
+was opened with is followed; any other version raises, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def rebuild(path: Path, table: pa.Table, key: Any = "k", unique: bool = False) -
         for h, how in enumerate(naive.HOWS)
     ],
 )
-def test_a_rebuild_that_fits_is_followed(algorithm: str, how: str, change: str, path: Path) -> None:
+def test_a_run_follows_a_compatible_rebuild(
+    algorithm: str, how: str, change: str, path: Path
+) -> None:
     table, first, second = FOLLOWED[change], stream(1), stream(2)
     with open_run(algorithm, path, how) as run:
         out = [rows for batch in cut(first, 100) for rows in watched(run, run.push(batch))]
@@ -110,7 +112,7 @@ def test_a_rebuild_that_fits_is_followed(algorithm: str, how: str, change: str, 
 
 @every_algorithm
 @pytest.mark.parametrize("change", REFUSED)
-def test_a_rebuild_that_does_not_fit_is_refused(algorithm: str, change: str, path: Path) -> None:
+def test_an_incompatible_rebuild_is_refused(algorithm: str, change: str, path: Path) -> None:
     table, key, words = REFUSED[change]
     first, second, third = stream(1), stream(2), stream(3)
     with open_run(algorithm, path) as run:
@@ -146,7 +148,7 @@ def test_a_rebuild_that_does_not_fit_is_refused(algorithm: str, change: str, pat
 
 
 @every_algorithm
-def test_columns_that_nobody_selected_may_change(algorithm: str, path: Path) -> None:
+def test_unselected_columns_may_change(algorithm: str, path: Path) -> None:
     first, second = stream(1), stream(2)
     table = with_type("price", pa.float64()).drop_columns(["cost"])
     with open_run(algorithm, path, select=["name"]) as run:
@@ -177,7 +179,7 @@ def test_joins_that_add_no_columns_follow_any_types(algorithm: str, how: str, pa
 def test_a_version_that_cannot_be_attached(
     algorithm: str, failures: int, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The run stays with the version it has, and moves when the fault is gone."""
+    """The run keeps its version, and moves when the fault is gone."""
     first, second, third = stream(1), stream(2), stream(3)
     newer = changed("price", range(7000, 7000 + ROWS))
     reader, left = ss.MasterTable.reader, failures
@@ -211,7 +213,7 @@ def test_a_version_that_cannot_be_attached(
 
 
 @every_algorithm
-def test_a_version_that_cannot_be_attached_is_given_up(
+def test_a_version_that_cannot_be_attached_is_skipped(
     algorithm: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = stream(1), stream(2)

@@ -1,6 +1,6 @@
 """CONTRIBUTING's recipe is true: a join of a few lines, defined here, passes the suite of cases.
 
-BLOCKJOIN, a block nested loop join: fill the window, scan the whole table once, let everyone go.
+BLOCKJOIN, a block nested loop join: fill the window, scan the whole table once, empty the window.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Block(WindowPolicy):
 SUITE = [*SHAPES, *COLUMNS, *COMPOSITE, *(keys.case() for keys in [*SAME_TYPE, *WIDENED])]
 
 
-def test_it_is_short() -> None:
+def test_the_recipe_is_short() -> None:
     lines = [inspect.getsource(part) for part in (BlockJoin, Block)]
     assert len("".join(lines).splitlines()) <= 60
 

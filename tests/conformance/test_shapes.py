@@ -1,4 +1,4 @@
-"""Streams and master tables of every shape that has broken somebody's join."""
+"""Streams and master tables of every shape that is known to break joins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def master(keys: Iterable[int | None]) -> pa.Table:
 
 
 def stream(keys: Iterable[int | None]) -> pa.Table:
-    """Every tuple has a number of its own, so that one lost and one doubled do not cancel out."""
+    """Every tuple has a unique number, so that a lost and a duplicated one do not cancel out."""
     keys = list(keys)
     return pa.table({"n": pa.array(range(len(keys)), pa.int64()), "k": pa.array(keys, pa.int64())})
 

@@ -1,4 +1,4 @@
-"""Where the pages come from does not change the rows: plain Parquet, direct I/O, two tables."""
+"""The page source does not change the rows: plain Parquet, direct I/O, two tables."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @every_how
 @pytest.mark.parametrize("algorithm", WITHOUT_ORDER)
 @pytest.mark.parametrize("size", [7, 400])
-def test_a_parquet_folder_as_it_is(algorithm: str, how: str, size: int, folder: Path) -> None:
+def test_an_unmodified_parquet_folder(algorithm: str, how: str, size: int, folder: Path) -> None:
     with ss.join(algorithm, memory="300KB", how=how).open(folder, on="k") as run:
         out = naive.rows_of(drive(run, cut(STREAM, size)))
     naive.same_rows(out, naive.join(STREAM, MASTER, "k", how))
 
 
 @pytest.mark.parametrize("algorithm", WITHOUT_ORDER)
-def test_a_parquet_folder_by_its_name(algorithm: str, folder: Path) -> None:
+def test_a_parquet_folder_given_by_path(algorithm: str, folder: Path) -> None:
     on = {"k": "v"}  # without an index any column can be the key
     with ss.join(algorithm, memory="300KB").open(str(folder), on=on) as run:
         out = naive.rows_of(drive(run, cut(STREAM, 100)))
@@ -50,13 +50,13 @@ def test_a_parquet_folder_by_its_name(algorithm: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("algorithm", sorted(set(ss.ALGORITHMS) - set(WITHOUT_ORDER)))
-def test_an_index_is_needed_by_the_others(algorithm: str, folder: Path) -> None:
+def test_other_joins_need_an_index(algorithm: str, folder: Path) -> None:
     with pytest.raises(ss.ConfigError, match=r"MasterTable\.build"):
         ss.join(algorithm, memory="1MB").open(folder, on="k")
 
 
 @pytest.mark.parametrize("algorithm", WITHOUT_ORDER)
-def test_a_parquet_file_that_breaks(algorithm: str, tmp_path: Path) -> None:
+def test_a_damaged_parquet_file(algorithm: str, tmp_path: Path) -> None:
     pq.write_table(MASTER, tmp_path / "a.parquet", row_group_size=50)
     out: list[pa.RecordBatch] = []
     with ss.join(algorithm, memory="300KB", how="left").open(tmp_path, on="k") as run:
@@ -72,7 +72,7 @@ def test_a_parquet_file_that_breaks(algorithm: str, tmp_path: Path) -> None:
 
 @every_algorithm
 def test_direct_reads(algorithm: str, tmp_path: Path) -> None:
-    # O_DIRECT is a matter of the file system; where it is not there, the error says so.
+    # Not every file system supports O_DIRECT; then the error says so.
     master = build(tmp_path / "table", MASTER, ["k"], page_bytes=4096)
     try:
         with ss.join(algorithm, memory="200KB").open(master, on="k", direct=True) as run:
@@ -83,8 +83,8 @@ def test_direct_reads(algorithm: str, tmp_path: Path) -> None:
 
 
 @every_algorithm
-def test_two_dimensions_one_after_the_other(algorithm: str, master_of: Any) -> None:
-    """A row leaves when both dimensions have been met, never half-joined."""
+def test_two_chained_dimensions(algorithm: str, master_of: Any) -> None:
+    """A row is returned after both dimensions were joined, never half-joined."""
     makers = pa.table({"v": range(0, 1000, 3), "maker": [f"m{i}" for i in range(334)]})
     first = Case("first", STREAM, MASTER)
     joined = naive.join(STREAM, MASTER, "k")
@@ -107,7 +107,7 @@ def test_two_dimensions_one_after_the_other(algorithm: str, master_of: Any) -> N
 
 
 @every_algorithm
-def test_a_master_table_by_its_path(algorithm: str, tmp_path: Path) -> None:
+def test_a_master_table_given_by_path(algorithm: str, tmp_path: Path) -> None:
     build(tmp_path / "table", MASTER, ["k"])
     with ss.join(algorithm, memory="300KB").open(tmp_path / "table", on="k") as run:
         out = naive.rows_of(drive(run, cut(STREAM, 100)))

@@ -1,4 +1,4 @@
-"""What only SweepJoin does: known misses, memory that moves, hot rows that fall out of favour."""
+"""Specific to SweepJoin: known absent keys, memory that moves, rows that are no longer hot."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def joined(run: Any, keys: Any) -> pa.Table:
 
 
 def check(rows: pa.Table, keys: Any) -> None:
-    """Every key came out, with its own values if it is in the master."""
+    """Every key was returned, with its own values if it is in the master."""
     keys = np.asarray(keys)
     order = np.argsort(rows["n"].to_numpy())
     assert rows["n"].to_numpy()[order].tolist() == list(range(len(keys)))
@@ -71,7 +71,7 @@ def test_new_rows_are_not_hidden(tmp_path: Path) -> None:
         assert joined(run, [3])["v"].to_pylist() == [9]
 
 
-def test_hot_rows_that_fall_out_of_favour_leave(master: ss.MasterTable) -> None:
+def test_rows_that_are_no_longer_hot_are_evicted(master: ss.MasterTable) -> None:
     rng = np.random.default_rng(5)
     with ss.SweepJoin(memory="1500kB", how="left", front_stage=0.2).open(master, on="k") as run:
         for hot in (0, 300_000):  # two hot sets, one after the other
@@ -85,7 +85,7 @@ def test_hot_rows_that_fall_out_of_favour_leave(master: ss.MasterTable) -> None:
             assert share > 0.5
 
 
-def test_a_key_that_is_offered_twice_enters_once() -> None:
+def test_a_key_offered_twice_is_admitted_once() -> None:
     hot = cache(10_000)
     codes, ones = np.array([5, 7, 5]), np.ones(3, np.int64)
     values = pa.array([50, 70, 50])
@@ -97,8 +97,8 @@ def test_a_key_that_is_offered_twice_enters_once() -> None:
     assert hot.rows.take(found.hit_slots)[0].to_pylist() == [70]
 
 
-def test_a_smaller_front_stage_keeps_the_most_used_rows_and_mixes_them() -> None:
-    """The hand looks at a few neighbours, and they must tell of all."""
+def test_shrinking_keeps_the_most_used_rows_in_mixed_order() -> None:
+    """Slots stay unsorted, so that the clock hand samples fairly."""
     large = cache(100_000)
     codes = np.arange(large.capacity)
     hits = np.random.default_rng(2).permutation(large.capacity) % 200
@@ -116,7 +116,7 @@ def test_a_smaller_front_stage_keeps_the_most_used_rows_and_mixes_them() -> None
     assert abs(first.mean() - last.mean()) < 0.1 * by_place.mean()
 
 
-def test_memory_leaves_a_front_stage_that_nobody_hits(master: ss.MasterTable) -> None:
+def test_memory_moves_away_from_a_front_stage_without_hits(master: ss.MasterTable) -> None:
     rng = np.random.default_rng(1)
     with ss.SweepJoin(memory="2MB", how="left").open(master, on="k") as run:
         shares = []
@@ -133,11 +133,11 @@ def test_memory_leaves_a_front_stage_that_nobody_hits(master: ss.MasterTable) ->
     assert shares[-1] < 0.75 * shares[0]
 
 
-def test_memory_leaves_a_window_that_is_hardly_used(master: ss.MasterTable) -> None:
+def test_memory_moves_away_from_a_nearly_empty_window(master: ss.MasterTable) -> None:
     rng = np.random.default_rng(4)
     with ss.SweepJoin(memory="6MB", how="left").open(master, on="k") as run:
         shares = []
-        for _ in range(30):  # as in Spark: a batch, then everything is drained
+        for _ in range(30):  # as in Spark: push a batch, then drain
             keys = 2 * np.minimum(rng.zipf(1.3, 8_000), ROWS - 1)
             keys[::2] = rng.integers(0, 2 * ROWS, 4_000)
             check(joined(run, keys), keys)
@@ -158,7 +158,7 @@ def test_memory_moves_to_where_it_gains_more(coldest: float, grows: bool) -> Non
     assert LEAST < START < MOST
 
 
-def test_a_share_that_was_asked_for_stays(master: ss.MasterTable) -> None:
+def test_an_explicit_share_is_kept(master: ss.MasterTable) -> None:
     rng = np.random.default_rng(2)
     with ss.SweepJoin(memory="2MB", front_stage=0.25).open(master, on="k") as run:
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""A run follows its table: every tuple meets the version that was the newest when it came."""
+"""A run follows its table: every tuple joins the version that was newest when it was pushed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def master(tmp_path: Path) -> Any:
 
 def open_run(algorithm: str, master: Any, how: str = "left", **options: Any) -> Any:
     least = smallest_memory(algorithm, master, cut(stream(1), 50), "k", how=how)
-    # the index grows with the deltas, so a little more than the least
+    # the index grows with the deltas, so slightly more than the smallest budget
     join = ss.join(algorithm, memory=4 * least + 60_000, how=how)
     return join.open(master, on="k", **options)
 
@@ -75,8 +75,8 @@ def test_pushes_before_and_after_changes(algorithm: str, how: str, master: Any) 
 
 
 @every_algorithm
-def test_a_key_that_comes_late_is_found(algorithm: str, master: Any) -> None:
-    """A key that was missed before is not remembered as missing."""
+def test_a_key_inserted_later_is_found(algorithm: str, master: Any) -> None:
+    """A key that was absent before is not remembered as absent."""
     late = pa.record_batch({"n": pa.array(range(20)), "k": pa.array([610] * 20)})
     with open_run(algorithm, master, "inner") as run:
         assert sum(rows.num_rows for rows in drive(run, [late, late])) == 0
@@ -96,7 +96,7 @@ def test_a_pinned_version_stays(algorithm: str, master: Any) -> None:
 
 
 @every_algorithm
-def test_follow_overrules(algorithm: str, master: Any) -> None:
+def test_follow_overrides_the_pinned_version(algorithm: str, master: Any) -> None:
     part = stream(1)
     with (
         open_run(algorithm, master, follow=False) as stays,
@@ -113,7 +113,7 @@ def test_follow_overrules(algorithm: str, master: Any) -> None:
 
 @every_algorithm
 @pytest.mark.parametrize("change", ["compacted", "rebuilt", "vacuumed", "emptied"])
-def test_greater_changes(algorithm: str, change: str, master: Any) -> None:
+def test_compactions_and_rebuilds(algorithm: str, change: str, master: Any) -> None:
     first, second = stream(1), stream(2)
     table = after_upsert(MASTER, changed([5, 6], 1))
     with open_run(algorithm, master) as run:
@@ -138,7 +138,7 @@ def test_greater_changes(algorithm: str, change: str, master: Any) -> None:
 
 @every_algorithm
 def test_rows_that_become_much_shorter(algorithm: str, tmp_path: Path) -> None:
-    """More output rows fit into the memory then than the run has made room for."""
+    """More output rows fit into the memory than the run has allocated room for."""
     keys = list(range(3000))
     long = pa.table({"k": keys, "v": keys, "text": [f"{k:<900}" for k in keys]})
     short = pa.table({"k": keys, "v": keys, "text": ["x"] * 3000})

@@ -27,7 +27,7 @@ def bound(run: Any, ahead: int) -> int:
     """The documented bound for a tuple that found ``ahead`` tuples waiting."""
     name = run.join.name
     if name.endswith("inlj"):
-        return ahead + 1  # all in the same push, in waves of one tuple at worst
+        return ahead + 1  # all in one push; in the worst case in waves of one tuple
     if name.endswith("hybridjoin"):
         return ahead + 1
     return int(run.longest_wait)
@@ -75,7 +75,7 @@ def test_no_wait_is_longer_than_documented(
 
 
 def test_x_hybridjoin_counts_an_iteration_once(path: Path) -> None:
-    """The pinned part and the partition that follows it are one, and its matches are all seen."""
+    """The pinned part and the following partition are one iteration, with all its matches."""
     observer = RecordingObserver()
     join = ss.join("x-hybridjoin", memory="300KB", observe=20, pinned="20KB")
     rng = np.random.default_rng(2)

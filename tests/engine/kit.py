@@ -1,4 +1,4 @@
-"""What unit tests of the engine's parts are built from: tiny tables in memory, shapes by hand."""
+"""Building blocks for unit tests of the engine: tiny in-memory tables, hand-made shapes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class MemoryPages:
 
 
 def pages_of(keys: Sequence[Sequence[Any]], kind: pa.DataType | None = None) -> MemoryPages:
-    """Pages with these keys; the value of a row is made of its key and its place."""
+    """Pages with these keys; the value of a row consists of its key and its position."""
     pages = [
         pa.record_batch(
             {"k": pa.array(page, kind), "v": [f"{key}/{row}" for row, key in enumerate(page)]}
@@ -157,7 +157,7 @@ def slice_of(batch: pa.RecordBatch, shared: Context) -> Slice:
 
 
 def intake_and_output(shared: Context, rows: int = 100) -> tuple[Intake, Output]:
-    """Room for so many output rows of 50 bytes."""
+    """Room for ``rows`` output rows of 50 bytes."""
     intake, output = Intake(shared), Output(shared)
     intake.layout = TupleLayout(shared.binding, shared.binding.stream_schema)
     output.allocate(2 * 50 * rows, rows, 50)
@@ -196,7 +196,7 @@ def table_shape(pages: int = 100, page_bytes: int = 4096, **changes: Any) -> Tab
 
 
 def stream_shape(batch: pa.RecordBatch, master: Any = None) -> StreamShape:
-    """What a run knows of its stream after this first batch."""
+    """The shape of a stream as derived from this first batch."""
     bound = TupleLayout(binding(master, batch.schema), batch.schema)
     widest = sum(32 for _ in batch.schema) + max(map(len, map(str, batch.to_pylist())), default=0)
     return StreamShape.of(batch, bound).with_widest(widest)

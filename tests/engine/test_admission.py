@@ -1,4 +1,4 @@
-"""Admission: hits and known strangers go out, misses go on, and nothing is lost at a limit."""
+"""Admission: hits and known absent keys are returned, misses wait, nothing is lost at a limit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semistream.engine.front.contract import CacheSize
 
 
 class World:
-    """An admission whose window is a list with so many places."""
+    """An admission whose window is a list with room for ``room`` tuples."""
 
     def __init__(self, how: str = "left", rows: int = 100, room: int = 100, key: Any = None):
         self.kind = key or pa.int64()
@@ -46,7 +46,7 @@ class World:
             self.admission.admit(vacant, self.add)
             if self.admission.full:
                 return
-        raise AssertionError("it does not end")
+        raise AssertionError("endless loop")
 
     def cache(self, cache: str, rows: dict[Any, list[str]]) -> None:
         """A front stage that holds these keys."""
@@ -76,7 +76,7 @@ def test_without_a_front_stage_all_tuples_with_a_key_go_to_the_window() -> None:
 
 @pytest.mark.parametrize("cache", CACHES)
 @pytest.mark.parametrize("key", [pa.int64(), pa.string()], ids=str)
-def test_hits_go_out_with_all_their_rows(cache: str, key: Any) -> None:
+def test_hits_are_returned_with_all_their_rows(cache: str, key: Any) -> None:
     world = World(key=key)
     names = [1, 2, 3] if key == pa.int64() else ["1", "2", "3"]
     world.cache(cache, {names[0]: ["x"], names[1]: ["y", "z"]})
@@ -92,7 +92,7 @@ def test_hits_go_out_with_all_their_rows(cache: str, key: Any) -> None:
     ("how", "rows"),
     [("inner", [0, 0]), ("left", [0, 0]), ("left_semi", [0]), ("left_anti", [])],
 )
-def test_what_a_hit_gives(how: str, rows: list[int]) -> None:
+def test_rows_of_a_hit_for_each_how(how: str, rows: list[int]) -> None:
     world = World(how)
     world.cache("recorder", {1: ["x", "y"]})
     world.push([1])
@@ -101,7 +101,7 @@ def test_what_a_hit_gives(how: str, rows: list[int]) -> None:
     assert world.context.stats.matched == 1
 
 
-def test_known_strangers_do_not_wait() -> None:
+def test_known_absent_keys_do_not_wait() -> None:
     world = World()
     world.admission.absent = AbsentKeys(1000)
     world.admission.absent.add(np.array([7]))
@@ -116,7 +116,7 @@ def test_known_strangers_do_not_wait() -> None:
 @pytest.mark.parametrize("rows", [1, 2, 3, 100])
 @pytest.mark.parametrize("room", [0, 1, 4, 100])
 def test_at_every_limit_each_tuple_is_counted_once(cache: Any, rows: int, room: int) -> None:
-    """Small output batches and a window that fills: then the rest waits, in its order."""
+    """With small output batches and a full window, the rest waits, in order."""
     world = World(rows=rows, room=room)
     world.admission.absent = AbsentKeys(1000)
     world.admission.absent.add(np.array([9]))
@@ -141,7 +141,7 @@ def test_at_every_limit_each_tuple_is_counted_once(cache: Any, rows: int, room: 
         assert keys[stop] not in (None, 9, *hits)
 
 
-def test_no_more_rows_go_out_at_once_than_the_output_has_room_for() -> None:
+def test_output_batches_do_not_exceed_their_room() -> None:
     world = World(rows=2)
     world.push([None] * 7)
     sizes = []
@@ -167,7 +167,7 @@ def test_a_false_hit_is_evicted_and_its_tuple_waits() -> None:
     assert front.count == 0
 
 
-def test_an_empty_batch_is_passed_over() -> None:
+def test_an_empty_batch_is_skipped() -> None:
     world = World()
     world.push([])
     world.push([4])

@@ -32,12 +32,12 @@ def test_a_page_is_read_when_it_is_not_in_the_pool() -> None:
     assert shared.stats.pages_read == 2
     assert fetch(pool, 3) == [1]
     assert shared.stats.pages_read == 2
-    assert fetch(pool, 1) == [0]  # page 0 was used longer ago
+    assert fetch(pool, 1) == [0]  # page 0 is the least recently used
     assert fetch(pool, 3, 0) == [1, 0]
     assert shared.stats.pages_read == 4
 
 
-def test_as_many_as_fit_together() -> None:
+def test_requests_are_served_in_waves_that_fit() -> None:
     pool, _ = pool_of(pages_of(KEYS), 1)
     assert fetch(pool, 2, 2, 3, 2) == [0, 0]
     assert fetch(pool, 3) == [0]
@@ -45,7 +45,7 @@ def test_as_many_as_fit_together() -> None:
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
 def test_rows_of_keys(kind: pa.DataType) -> None:
-    """By binary search where codes are keys, else by hashes, and then by the keys themselves."""
+    """By binary search if codes are keys, else by hashes, verified with the keys."""
     exact = kind == pa.int64()
     keys = KEYS if exact else [[str(key) for key in page] for page in KEYS]
     source = pages_of(keys, kind)

@@ -1,4 +1,4 @@
-"""Batches on their way in: slices with codes, versions, and how far they have been taken."""
+"""The intake: slices with codes, versions, and the position of the next tuple."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_long_batch_comes_in_slices() -> None:
     assert intake.left == 0
 
 
-def test_one_batch_after_the_other() -> None:
+def test_batches_are_taken_in_order() -> None:
     intake = intake_with()
     intake.push(batch(1), 1)
     intake.push(batch(2), 2)
@@ -58,7 +58,7 @@ def test_an_empty_batch_is_skipped() -> None:
     assert intake.slice().codes.tolist() == [5]
 
 
-def test_batches_of_a_version_that_cannot_be_reached_go_to_another() -> None:
+def test_batches_of_an_unavailable_version_move_to_another() -> None:
     intake = intake_with()
     for version in (2, 3, 2):
         intake.push(batch(1), version)
@@ -76,7 +76,7 @@ def shared() -> Context:
     return context()
 
 
-def test_rows_without_a_key(shared: Context) -> None:
+def test_rows_with_a_null_key(shared: Context) -> None:
     part = slice_of(batch(None, 1, None, None), shared)
     part.position = 1
     assert part.without_key(4).tolist() == [2, 3]

@@ -1,4 +1,4 @@
-"""Rows on their way out, and how many may be built at once."""
+"""The output: order, counted bytes, and the number of rows of a batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BATCH = pa.record_batch({"k": [1, 2, 3], "a": [10, 20, 30]})
 
 
 @pytest.mark.parametrize(("row_bytes", "rows"), [(10, 20), (100, 10), (1000, 1), (1_000_000, 1)])
-def test_rows_exist_twice_for_a_moment(row_bytes: int, rows: int) -> None:
+def test_the_room_for_rows_includes_a_second_copy(row_bytes: int, rows: int) -> None:
     output = Output(context())
     output.allocate(2000, 20, row_bytes)
     assert output.most_rows == rows
@@ -21,7 +21,7 @@ def test_rows_exist_twice_for_a_moment(row_bytes: int, rows: int) -> None:
     assert output.most_rows == 10
 
 
-def test_batches_go_out_in_order_and_their_bytes_are_counted() -> None:
+def test_batches_are_emitted_in_order_and_their_bytes_counted() -> None:
     shared = context()
     output = Output(shared)
     assert not output

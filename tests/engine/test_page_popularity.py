@@ -1,4 +1,4 @@
-"""Which pages a stream asks for most."""
+"""The pages with the most requests of a stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_pages_are_ranked_by_the_head_of_the_stream() -> None:
     popularity = PagePopularity(SOURCE, None, 5)
     observe(popularity, [1, None, 15])
     assert not popularity.is_decided
-    observe(popularity, [15, 15, 30, 30, 30, 30])  # only two more are looked at
+    observe(popularity, [15, 15, 30, 30, 30, 30])  # only two more are counted
     assert popularity.is_decided
     assert popularity.ranking() == [1, 0]
 
@@ -39,7 +39,7 @@ def test_a_page_that_cuts_a_key_is_never_ranked() -> None:
     assert popularity.ranking() == [0]
 
 
-def test_a_slice_that_comes_again_counts_once() -> None:
+def test_a_repeated_slice_counts_once() -> None:
     popularity = PagePopularity(SOURCE, None, 4)
     shared = context(binding(SOURCE))
     part = slice_of(pa.record_batch({"k": [1, 1], "a": [0, 1]}), shared)
@@ -60,7 +60,7 @@ def test_hot_keys_in_every_form(keys: object) -> None:
     assert hot_key_columns(keys) == pa.table({"key": [1, 2]})
 
 
-def test_hot_keys_that_are_none_or_nonsense() -> None:
+def test_missing_or_invalid_hot_keys() -> None:
     assert hot_key_columns(None) is None
     with pytest.raises(ConfigError, match="not a column of keys"):
         hot_key_columns([1, "a"])

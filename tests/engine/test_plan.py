@@ -76,7 +76,7 @@ def test_components_are_within_the_budget(algorithm: str, table: str) -> None:
 
 @every_join
 @every_table
-def test_the_smallest_budget_that_a_refusal_names_works(algorithm: str, table: str) -> None:
+def test_the_smallest_budget_in_the_error_works(algorithm: str, table: str) -> None:
     """And a byte less does not."""
     for stream in STREAMS.values():
         shapes = TABLES[table], stream
@@ -93,7 +93,7 @@ def test_the_smallest_budget_that_a_refusal_names_works(algorithm: str, table: s
 @every_join
 @pytest.mark.parametrize("stream", ["numbers", "texts", "nested"])
 def test_more_memory_never_gives_a_smaller_window(algorithm: str, stream: str) -> None:
-    """Unless the disk buffer takes it, and then not if it is twice as much."""
+    """Except if the disk buffer takes it; not with twice the memory."""
     before: MemoryPlan | None = None
     for memory in range(20_000, 400_000, 3_001):
         planned = plan(algorithm, memory, TABLES["usual"], STREAMS[stream])
@@ -109,19 +109,19 @@ def test_more_memory_never_gives_a_smaller_window(algorithm: str, stream: str) -
 
 
 def room(planned: MemoryPlan) -> int:
-    """Slots of the window, or frames where nothing waits."""
+    """Slots of the window, or frames of a join without a window."""
     return planned.window.capacity if planned.window else planned.buffer_pages
 
 
 @every_join
-def test_a_size_that_was_asked_for_is_kept_to(algorithm: str) -> None:
+def test_an_explicit_size_is_respected(algorithm: str) -> None:
     options: dict[str, Any] = {"disk_buffer_pages": 3}
     for name in ("front_stage", "pinned"):
         if name in ss.ALGORITHMS[algorithm].__dataclass_fields__:
             options[name] = 50_000
     planned = plan(algorithm, 300_000, TABLES["usual"], STREAMS["numbers"], **options)
     assert planned is not None
-    if planned.window is not None:  # a pool has as many pages as fit
+    if planned.window is not None:  # a pool uses all memory
         assert planned.buffer_pages == 3
     if len(options) > 1:
         assert 50_000 in (planned.front_bytes, planned.pinned_bytes)
@@ -155,7 +155,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @every_join
 @pytest.mark.parametrize("memory", [40_000, 200_000])
-def test_a_run_holds_no_more_than_was_planned(algorithm: str, memory: int, master: Any) -> None:
+def test_a_run_stays_within_its_plan(algorithm: str, memory: int, master: Any) -> None:
     options = {"observe": 20} if "hybridjoin" in algorithm and "x-" in algorithm else {}
     with ss.join(algorithm, memory=memory, how="left", **options).open(master, on="k") as run:
         assert run.memory.total <= run.plan.total

@@ -1,4 +1,4 @@
-"""Shapes: what planning must know of a table and of a stream."""
+"""Shapes: what planning needs to know about a table and a stream."""
 
 from __future__ import annotations
 

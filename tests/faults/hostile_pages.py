@@ -1,6 +1,6 @@
-"""Joins with pages that were falsified together with their checksums.
+"""Joins with pages that were forged together with their checksums.
 
-Run as a process of its own: what compiled code does with such a page may be the end of it.
+Run as a separate process, because compiled code may crash on such a page.
 
     python tests/faults/hostile_pages.py FOLDER FIRST COUNT
 """
@@ -50,7 +50,7 @@ def stream_of(table: pa.Table) -> pa.RecordBatch:
 
 
 def falsified(rng: Random, page: bytes, schema: pa.Schema) -> bytes:
-    """Other bytes that fit in the place of these."""
+    """Forged bytes of at most the same length."""
     how = rng.randrange(9)
     batch = pa.ipc.read_record_batch(pa.py_buffer(page), schema)
     if how < 6:
@@ -95,7 +95,7 @@ def _scribbled(rng: Random, page: bytes, metadata: bool) -> bytes:
 
 
 def falsify(table: Any, rng: Random) -> None:
-    """Overwrite pages of an open table, which then believes that they are as they were written."""
+    """Overwrite pages of an open table, with matching checksums."""
     for segment in table.segments:
         pages = segment.pages
         lengths, checksums = pages.lengths.copy(), pages.checksums.copy()
@@ -112,7 +112,7 @@ def falsify(table: Any, rng: Random) -> None:
 
 
 def attempt(folder: Path, seed: int) -> str:
-    """Falsify and join; an error that says so, or rows of the right shape."""
+    """Forge pages and join; raises MasterTableError or returns rows of the right shape."""
     rng = Random(seed)
     name = rng.choice(list(TABLES))
     data, path = TABLES[name], folder / f"{name}{rng.choice(('', ' changed'))}"

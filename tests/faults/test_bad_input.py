@@ -1,4 +1,4 @@
-"""Input that cannot work: each has its error class and a sentence that helps."""
+"""Invalid input: each case has its error class and a helpful message."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_absent_key_column_in_the_stream(algorithm: str, master: Any) -> None:
 
 
 @every_algorithm
-def test_key_that_is_not_the_masters(algorithm: str, master: Any) -> None:
+def test_key_is_not_the_master_key(algorithm: str, master: Any) -> None:
     with refuse(ss.SchemaError, "v", "k"):
         ss.join(algorithm, memory="1MB").open(master, on={"k": "v"})
     with refuse(ss.SchemaError, "nowhere"):
@@ -64,13 +64,13 @@ def test_key_that_is_not_the_masters(algorithm: str, master: Any) -> None:
 
 @every_algorithm
 @pytest.mark.parametrize("on", [[], {}, None, 5, ["k", "k"], {"k": 3}], ids=repr)
-def test_on_that_is_no_on(algorithm: str, on: Any, master: Any) -> None:
+def test_invalid_on(algorithm: str, on: Any, master: Any) -> None:
     with refuse(ss.ConfigError, "on"):
         ss.join(algorithm, memory="1MB").open(master, on=on)
 
 
 @every_algorithm
-def test_select_that_is_no_select(algorithm: str, master: Any) -> None:
+def test_invalid_select_values(algorithm: str, master: Any) -> None:
     with refuse(ss.ConfigError, "select", "'v'"):
         ss.join(algorithm, memory="1MB").open(master, on="k", select="v")
 
@@ -104,7 +104,7 @@ def test_schema_that_differs_from_the_first(
         out = list(run.push(BATCH))
         with refuse(ss.SchemaError, "schema", word):
             list(run.push(pa.RecordBatch.from_pylist([], schema=schema)))
-        assert run.stats.tuples_in == 100, "the refused batch counts for nothing"
+        assert run.stats.tuples_in == 100, "the refused batch is not counted"
         out += drive(run, [BATCH])
         assert sum(rows.num_rows for rows in out) == 100
 
@@ -131,7 +131,7 @@ def test_duplicate_column_names_in_the_master(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "thing", [STREAM, {"k": [1]}, None, [BATCH]], ids=lambda x: type(x).__name__
 )
-def test_things_that_are_no_batch(algorithm: str, thing: Any, master: Any) -> None:
+def test_objects_that_are_not_batches(algorithm: str, thing: Any, master: Any) -> None:
     with (
         ss.join(algorithm, memory="1MB").open(master, on="k") as run,
         refuse(ss.SchemaError, type(thing).__name__),
@@ -140,7 +140,7 @@ def test_things_that_are_no_batch(algorithm: str, thing: Any, master: Any) -> No
 
 
 @every_algorithm
-def test_memory_in_words(algorithm: str) -> None:
+def test_invalid_memory(algorithm: str) -> None:
     with refuse(ss.ConfigError, "memory='lots'", "50MB"):
         ss.join(algorithm, memory="lots")
 
@@ -169,7 +169,7 @@ def test_a_budget_too_small_names_the_smallest(algorithm: str, how: str, master:
 
 @every_algorithm
 @pytest.mark.parametrize("place", ["absent", "empty", "foreign"])
-def test_a_folder_that_is_no_table(algorithm: str, place: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_table(algorithm: str, place: str, tmp_path: Path) -> None:
     folder = tmp_path / "somewhere"
     if place != "absent":
         folder.mkdir()

@@ -1,4 +1,4 @@
-"""Callers who walk away, come too late, or pass joins around."""
+"""Callers that abandon iterators, call after close, or share joins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def open_run(algorithm: str, master: Any, how: str = "left") -> Any:
 
 
 def first_of(out: list[pa.RecordBatch], rows: Any, count: int) -> None:
-    """Take so many batches and walk away."""
+    """Take ``count`` batches and abandon the iterator."""
     if count == 0:
         return
     for taken, batch in enumerate(rows, start=1):
@@ -96,7 +96,7 @@ def test_after_close(algorithm: str, method: str, master: Any) -> None:
 
 
 @every_algorithm
-def test_two_runs_of_one_join_are_strangers(algorithm: str, master: Any) -> None:
+def test_two_runs_of_one_join_are_independent(algorithm: str, master: Any) -> None:
     join = ss.join(algorithm, memory="1MB")
     with join.open(master, on="k") as one, join.open(master, on="k") as other:
         list(one.push(cut(STREAM, 50)[0]))

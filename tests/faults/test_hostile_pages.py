@@ -1,4 +1,4 @@
-"""Pages that were falsified together with their checksums: an error or rows, never a crash."""
+"""Pages forged together with their checksums: an error or rows, never a crash."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JOB = Path(__file__).parent / "hostile_pages.py"
 
 
 def falsify_and_join(folder: Path, first: int, count: int) -> tuple[int, int]:
-    """How many of so many falsified tables were refused, and how many were joined."""
+    """The numbers of forged tables that were refused and that were joined."""
     command = [sys.executable, str(JOB), str(folder), str(first), str(count)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, f"ended with {done.returncode}:\n{done.stderr[-3000:]}"
@@ -20,14 +20,14 @@ def falsify_and_join(folder: Path, first: int, count: int) -> tuple[int, int]:
     return refused, joined
 
 
-def test_falsified_pages_never_end_the_process(tmp_path: Path) -> None:
+def test_forged_pages_never_crash_the_process(tmp_path: Path) -> None:
     refused, joined = falsify_and_join(tmp_path, 0, 300)
     assert refused + joined == 300
-    assert refused > joined > 0, "both ends are met"
+    assert refused > joined > 0, "both outcomes occur"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_falsified_pages_never_end_the_process(tmp_path: Path) -> None:
+def test_many_forged_pages_never_crash_the_process(tmp_path: Path) -> None:
     refused, joined = falsify_and_join(tmp_path, 1_000, 6_000)
     assert refused + joined == 6_000

@@ -1,4 +1,4 @@
-"""A stream tuple that the budget cannot hold: its batch is refused, and the run goes on."""
+"""A stream tuple that exceeds the budget: its batch is refused, and the run continues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def master(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def batch(kind: str, first: int, count: int, long: int | None = None, size: int = 0) -> Any:
-    """Tuples of a few bytes; the one at place ``long`` has about ``size``."""
+    """Tuples of a few bytes; the one at position ``long`` has about ``size``."""
     of_type, value = KINDS[kind]
     values = [value(size if place == long else 16) for place in range(count)]
     numbers = range(first, first + count)
@@ -46,10 +46,10 @@ def batch(kind: str, first: int, count: int, long: int | None = None, size: int 
         for size in (2_000, 20_000, 100_000, 1_000_000)
     ],
 )
-def test_a_tuple_too_long_is_refused_when_it_comes(
+def test_a_tuple_that_is_too_long_is_refused_at_push(
     algorithm: str, kind: str, size: int, master: Any
 ) -> None:
-    """Served or refused: never taken in and then refused by every later call."""
+    """Served or refused: never admitted and then refused by every later call."""
     good = [batch(kind, 10_000 * turn, 100) for turn in range(3)]
     long = batch(kind, 50_000, 1_100, long=1_050, size=size)
     pushed, out = [], []
@@ -73,7 +73,7 @@ def test_a_tuple_too_long_is_refused_when_it_comes(
 
 
 @every_algorithm
-def test_a_refused_first_batch_fixes_nothing(algorithm: str, master: Any) -> None:
+def test_a_refused_first_batch_has_no_effect(algorithm: str, master: Any) -> None:
     """Neither the stream's schema nor the room for its tuples."""
     long = batch("text", 0, 10, long=3, size=2_000_000)
     other = pa.record_batch({"k": pa.array(range(100))})

@@ -1,4 +1,4 @@
-"""A page that cannot be read: an error, nothing lost, and on with it when the fault is gone."""
+"""A page that cannot be read: an error, nothing lost, and the run continues after the fault."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ every_how = pytest.mark.parametrize("how", naive.HOWS)
 
 
 class Disk:
-    """The machine's disk, with a switch that breaks it."""
+    """The machine's disk, with a switch that makes reads fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.broken = False
@@ -85,7 +85,7 @@ def open_run(algorithm: str, folder: Path, how: str = "left") -> Any:
 
 
 def collect(out: list[pa.RecordBatch], rows: Iterable[pa.RecordBatch]) -> bool:
-    """Append what comes; whether a read failed on the way."""
+    """Append the batches. Returns whether a read failed."""
     try:
         for batch in rows:
             out.append(batch)
@@ -96,9 +96,7 @@ def collect(out: list[pa.RecordBatch], rows: Iterable[pa.RecordBatch]) -> bool:
 
 @every_algorithm
 @every_how
-def test_a_disk_that_breaks_and_is_mended(
-    algorithm: str, how: str, folder: Path, disk: Disk
-) -> None:
+def test_a_disk_that_fails_and_recovers(algorithm: str, how: str, folder: Path, disk: Disk) -> None:
     out: list[pa.RecordBatch] = []
     with open_run(algorithm, folder, how) as run:
         failed = 0
@@ -113,11 +111,11 @@ def test_a_disk_that_breaks_and_is_mended(
                     list(run.step())
                 failed += 1
                 check_books(run)
-                assert run.stats.waiting == before["waiting"], "a failed read let a tuple go"
+                assert run.stats.waiting == before["waiting"], "a failed read removed a tuple"
                 assert run.stats.rows_out == before["rows_out"]
                 disk.broken = False
                 out += watched(run, run.step())
-        assert failed, "the test broke nothing"
+        assert failed, "no read failed"
         disk.broken = False
         out += watched(run, run.flush())
         assert run.stats.waiting == 0
@@ -125,7 +123,7 @@ def test_a_disk_that_breaks_and_is_mended(
 
 
 @every_algorithm
-def test_a_disk_that_fails_now_and_then(algorithm: str, folder: Path, disk: Disk) -> None:
+def test_a_disk_with_intermittent_errors(algorithm: str, folder: Path, disk: Disk) -> None:
     out: list[pa.RecordBatch] = []
     with open_run(algorithm, folder) as run:
         disk.fail_every = 3
@@ -144,7 +142,7 @@ def test_a_disk_that_fails_now_and_then(algorithm: str, folder: Path, disk: Disk
 
 
 @every_algorithm
-def test_a_disk_broken_from_the_start(algorithm: str, folder: Path, disk: Disk) -> None:
+def test_a_disk_that_fails_from_the_start(algorithm: str, folder: Path, disk: Disk) -> None:
     with open_run(algorithm, folder) as run:
         disk.broken = True
         out: list[pa.RecordBatch] = []
@@ -160,10 +158,10 @@ def test_a_disk_broken_from_the_start(algorithm: str, folder: Path, disk: Disk) 
 
 @pytest.mark.parametrize("algorithm", [n for n in ss.ALGORITHMS if takes(n, "observe")])
 @pytest.mark.parametrize("source", ["observed", "given"])
-def test_a_disk_that_breaks_while_pages_are_pinned(
+def test_a_disk_that_fails_while_pages_are_pinned(
     algorithm: str, source: str, folder: Path, disk: Disk
 ) -> None:
-    """Pinning is repeated from the start or goes on, and no row comes twice."""
+    """Pinning is restarted or continued, and no row is returned twice."""
     hot = {"hot_keys": STREAM["k"].combine_chunks()} if source == "given" else {"observe": 50}
     join = ss.join(algorithm, memory="120KB", how="left", pinned="24KB", **hot)
     out: list[pa.RecordBatch] = []
@@ -177,7 +175,7 @@ def test_a_disk_that_breaks_while_pages_are_pinned(
                     break
                 failed += collect(out, run.step())
                 check_books(run)
-        assert failed > 3, "the test broke hardly anything"
+        assert failed > 3, "too few reads failed"
         check_pinned(run)
         assert run.stats.waiting == 0
         assert run.stats.rows_out == sum(rows.num_rows for rows in out) == len(STREAM)
@@ -189,7 +187,7 @@ def damage(segment: Path, how: str) -> None:
     if how == "truncated":
         del content[len(content) // 3 :]
     elif how == "flipped byte":
-        for place in range(1000, len(content), 64):  # wherever pages lie, each has one
+        for place in range(1000, len(content), 64):  # at least one byte in every page
             content[place] ^= 0x10
     segment.write_bytes(content)
 
@@ -229,8 +227,8 @@ def test_a_corrupt_page_is_named(algorithm: str, tmp_path: Path) -> None:
         assert segment.name in str(failure.value) or str(tmp_path) in str(failure.value)
 
 
-@pytest.mark.skipif(DiskRead.make() is None, reason="this system reads nothing ahead")
-def test_reads_asked_ahead_that_fail_now_and_then(tmp_path: Path, disk: Disk) -> None:
+@pytest.mark.skipif(DiskRead.make() is None, reason="this system has no asynchronous reads")
+def test_prefetches_that_fail_intermittently(tmp_path: Path, disk: Disk) -> None:
     needs_direct_io(tmp_path)
     master = build(tmp_path / "table", MASTER, ["k"], page_bytes=8192)
     out: list[pa.RecordBatch] = []
@@ -243,9 +241,9 @@ def test_reads_asked_ahead_that_fail_now_and_then(tmp_path: Path, disk: Disk) ->
             check_books(run)
         disk.broken = True
         failed += collect(out, run.flush())
-        disk.broken = False  # every other read still fails, and is repeated
+        disk.broken = False  # every second read still fails, and is repeated
         out += watched(run, run.flush())
         assert run.stats.waiting == 0
-    assert failed, "the test broke nothing"
+    assert failed, "no read failed"
     assert disk.ahead, "nothing was read ahead"
     naive.same_rows(naive.rows_of(out), naive.join(STREAM, MASTER, "k", "left"))

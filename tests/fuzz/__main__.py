@@ -1,7 +1,7 @@
-"""Draw cases until the time is over, the count is reached, or one fails: ``make fuzz MINUTES=n``.
+"""Draw cases until the time is up, the count is reached, or one fails: ``make fuzz MINUTES=n``.
 
-A failure prints what was drawn, and the command that repeats exactly that case. A worker that
-dies or hangs is a failure of the case that it was at.
+A failure prints the case and the command that repeats it. A worker that dies or hangs is a failure
+of its current case.
 """
 
 from __future__ import annotations

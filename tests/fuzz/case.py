@@ -1,4 +1,4 @@
-"""One case: a join, a stream cut into batches, and what happens on the way.
+"""One case: a join, a stream cut into batches, and the events of its run.
 
 Everything is drawn from the world's seed and the case's number. A budget that is refused is
 raised to what the error names, and the case starts again: so most cases run with little more
@@ -29,7 +29,7 @@ _TRIES = 60
 
 @dataclass(frozen=True)
 class Case:
-    """What was drawn; :meth:`run` raises if anything is not as it should be."""
+    """The drawn parameters; :meth:`run` raises if anything is wrong."""
 
     world: World
     number: int
@@ -127,7 +127,7 @@ def _options(rng: Random, algorithm: str, world: World) -> dict[str, Any]:
 
 
 class _Play:
-    """A run, what was put into it, what came out, and what should have."""
+    """A run, its input, its output, and the expected output."""
 
     def __init__(self, case: Case, memory: int, disk: Disk) -> None:
         self.case = case
@@ -135,7 +135,7 @@ class _Play:
         self.disk = disk
         self.expected: naive.Rows = []
         self.matches = self.pushed = 0
-        self.failed = False  # since the last call that did all its work
+        self.failed = False  # since the last call that succeeded
         self.out: naive.Rows = []
         self.copy: Table | None = case.world.copy() if case.versions == "changing" else None
         self.table = self.copy or case.world.table
@@ -226,12 +226,12 @@ class _Play:
         self.matches += len(naive.probe(stream, by_key, self.case.on, "left_semi", width))
 
     def _collect(self, begin: Any, take: int | None) -> bool:
-        """Take some of the batches that come, or all; whether a read failed on the way."""
+        """Take some or all of the batches. Returns whether a read failed."""
         try:
             self._take(begin(), take)
         except ss.MasterTableError:
             if self.disk.whole:
-                raise  # nothing was broken
+                raise  # no fault was injected
             check_books(self.run)
             self.failed = True
             return False
@@ -260,7 +260,7 @@ class _Play:
         naive.same_rows(self.out, self.expected)
 
     def _close(self) -> None:
-        """Given up in the middle: nothing came out that should not have."""
+        """Closed early: all returned rows are expected ones."""
         self.run.close()
         found = Counter(map(naive.canonical, self.out))
         wrong = found - Counter(map(naive.canonical, self.expected))

@@ -1,4 +1,4 @@
-"""A disk that breaks when it is told to, for the whole process."""
+"""Fault injection for all reads of the process."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Disk:
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[Disk]:
-        """Every read of this process goes over this disk."""
+        """All reads of this process use this disk."""
         preadv, finish = os.preadv, DiskRead.finish
         mapped, read = LocalFile.map, LocalStore.read
 

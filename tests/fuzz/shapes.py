@@ -1,4 +1,4 @@
-"""What is drawn: keys of every kind, payloads of every kind, rows, and streams that ask for them.
+"""Generators of keys and payloads of every type, rows, and streams.
 
 Plain ``random.Random``: a case costs milliseconds, and its seed repeats it.
 """
@@ -82,7 +82,7 @@ PAYLOADS: dict[pa.DataType, Callable[[Random], Any]] = {
 
 @dataclass(frozen=True)
 class Column:
-    """Payload values of one type, with nulls now and then."""
+    """Payload values of one type, with occasional nulls."""
 
     name: str
     kind: pa.DataType
@@ -102,7 +102,7 @@ def draw_columns(rng: Random, prefix: str, most: int) -> list[Column]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The key's columns, all keys that there are, and the columns beside it."""
+    """The key columns, all keys, and the payload columns."""
 
     kinds: tuple[str, ...]
     domain: list[Row]
@@ -136,7 +136,7 @@ class Shape:
         )
 
     def rows(self, rng: Random, most: int, numbers: Any) -> list[Row]:
-        """Some rows: of each key one, or in a table that allows it now and then many."""
+        """Rows: one per key; sometimes many if the table is not unique."""
         rows = []
         for key in rng.sample(self.domain, min(len(self.domain), rng.randrange(most + 1))):
             copies = 1 if self.unique else rng.choice((1, 1, 1, 2, 3))
@@ -177,7 +177,7 @@ class StreamShape:
         return cls(key, pa.schema(fields), payloads, rng.choice((0.0, 0.1)))
 
     def draw_batch(self, rng: Random, shape: Shape, count: int, start: int) -> pa.RecordBatch:
-        """Some keys come again and again, some are nobody's, some are null."""
+        """Some keys repeat often, some are absent from the master, some are null."""
         domain = shape.domain
         hot = domain[: rng.choice((1, 5, 30))]
         rows = []

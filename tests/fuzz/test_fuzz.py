@@ -1,4 +1,4 @@
-"""A few hundred cases with a fixed seed; ``make fuzz`` draws as many as one has time for."""
+"""A few hundred cases with a fixed seed; ``make fuzz`` runs for a given time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent.parent
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
-def test_cases_of_a_fixed_seed(seed: int) -> None:
+def test_cases_with_a_fixed_seed(seed: int) -> None:
     tried: Counter[str] = Counter()
     disk = Disk()
     with disk.installed():
@@ -47,8 +47,8 @@ def test_the_count_of_every_join_is_reported() -> None:
     assert sum(counts.values()) == total >= 60
 
 
-def test_a_failure_names_the_case_that_repeats_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drop one row of what came out: the case fails, and its seed draws the same case again."""
+def test_a_failure_reports_the_seed_of_its_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drop one output row: the case fails, and its seed draws the same case again."""
     drawn: list[str] = []
 
     def careless(play: _Play) -> None:
@@ -75,8 +75,8 @@ def test_a_worker_that_dies_is_a_failure() -> None:
         member.stop()
 
 
-def test_every_choice_is_met() -> None:
-    """Among a few hundred cases are all joins, ways to read, versions and ends."""
+def test_every_option_is_drawn() -> None:
+    """A few hundred cases cover all joins, access modes, versions and ends."""
     with worker.scratch() as (folder, _):
         world = worker.World(5, folder)
         cases = [Case.draw(world, number) for number in range(300)]

@@ -20,14 +20,14 @@ from fuzz.faults import Disk
 from fuzz.world import World
 
 CASES_PER_WORLD = 40
-HANGS = 120.0  # seconds that no case takes
+HANGS = 120.0  # a case that takes more seconds hangs
 NAMES = list(ss.ALGORITHMS)
 _WORLD, _CASE = len(NAMES), len(NAMES) + 1  # in the tally, behind the counts of the joins
 
 
 @contextlib.contextmanager
 def scratch() -> Iterator[tuple[Path, bool]]:
-    """A folder in memory if there is one, and whether files there can be read directly."""
+    """A folder in memory if available, and whether it supports direct reads."""
     memory = Path("/dev/shm")
     where = memory if os.access(memory, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="semistream-fuzz-", dir=where) as folder:
@@ -59,7 +59,7 @@ def run_world(
 
 def work(seeds: Any, tally: Any, report: Any) -> None:
     """A worker: one world after the other."""
-    os.fsync = lambda descriptor: None  # power does not fail here
+    os.fsync = lambda descriptor: None  # no power failures here
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     parent = os.getppid()
@@ -67,7 +67,7 @@ def work(seeds: Any, tally: Any, report: Any) -> None:
 
     def each(case: Case, done: bool) -> None:
         if stopped:
-            sys.exit()  # between cases, so that the folder is removed
+            sys.exit()  # exit between cases, so that the folder is removed
         if done:
             tally[counted[case.algorithm]] += 1
         else:
@@ -78,7 +78,7 @@ def work(seeds: Any, tally: Any, report: Any) -> None:
         with disk.installed():
             for seed in seeds:
                 if os.getppid() != parent:
-                    return  # nobody counts any more
+                    return  # the parent has exited
                 tally[_WORLD], tally[_CASE] = seed, 0
                 run_world(seed, range(CASES_PER_WORLD), disk, each)
     except (KeyboardInterrupt, SystemExit):
@@ -88,7 +88,7 @@ def work(seeds: Any, tally: Any, report: Any) -> None:
 
 
 class Worker:
-    """A process, how far it is, and what it says when it fails."""
+    """A worker process, its progress, and its failure report."""
 
     def __init__(self, seeds: Any) -> None:
         context = mp.get_context("spawn")
@@ -108,8 +108,8 @@ class Worker:
         return f"{self.tally[_WORLD]}.{self.tally[_CASE]}"
 
     def failure(self) -> str | None:
-        """What went wrong, if anything did."""
-        with contextlib.suppress(EOFError):  # it died, and said nothing
+        """The failure report; None if nothing failed."""
+        with contextlib.suppress(EOFError):  # it died without a report
             if self.inbox.poll():
                 return str(self.inbox.recv())
         if not self.process.is_alive():

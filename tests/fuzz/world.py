@@ -1,7 +1,7 @@
-"""A master table on disk with a few versions, and what each of them holds.
+"""A master table on disk with a few versions, and the rows of each.
 
-Building one takes longer than joining with it, so that many cases share a world. They change
-nothing in it: a case whose table changes works on a copy.
+Building a table takes longer than joining with it, so many cases share a world. They do not modify
+it: a case whose table changes uses a copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fuzz.shapes import Row, Shape, table_of
 
 
 class Rows:
-    """What a version of a table should hold: the model of upsert, delete and rebuild."""
+    """The expected rows of a version: the model of upsert, delete and rebuild."""
 
     def __init__(self, shape: Shape, rows: Iterable[Row]) -> None:
         self._shape = shape
@@ -43,7 +43,7 @@ class Rows:
         return table_of(self.rows, self._shape.schema)
 
     def by_key(self, columns: Iterable[str]) -> naive.RowsByKey:
-        """For the oracle, worked out once for all cases."""
+        """For the oracle; computed once for all cases."""
         chosen = tuple(columns)
         if chosen not in self._by_key:
             self._by_key[chosen] = naive.rows_by_key(self.table, self._shape.key, chosen)
@@ -77,7 +77,7 @@ class Table:
         self.versions[self._newest.version] = rows
 
     def change(self, rng: Random, page_bytes: int) -> str:
-        """Publish one more version; says how."""
+        """Publish one more version. Returns a description of the change."""
         how = rng.choice(("upsert", "upsert", "upsert", "delete", "delete", "compact", "build"))
         before = self.versions[self.newest]
         table = self._newest or ss.MasterTable.open(self.path)
@@ -99,7 +99,7 @@ class Table:
         return how
 
     def copied(self, path: Path) -> Table:
-        """The same in another folder; files never change, so links will do."""
+        """A copy in another folder, by hard links, because files never change."""
         shutil.copytree(self.path, path, copy_function=os.link)
         other = Table(path, self.shape, itertools.count(1_000_000))
         other.versions = dict(self.versions)

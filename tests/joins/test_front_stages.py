@@ -1,4 +1,4 @@
-"""Any join with a front stage can be given either kind, and gives the same rows."""
+"""Any join with a front stage works with either kind, and returns the same rows."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ group.initial.rebalance.delay.ms=0
 
 
 def jars() -> Path:
-    """The broker's jars, fetched once by Maven; skips, with the reason, where that cannot be."""
+    """The broker's jars, fetched once by Maven; skips, with the reason, if that is impossible."""
     return _fetched("pom.xml", JARS / "broker", "kafka_2.13-*.jar")
 
 
@@ -73,7 +73,7 @@ def _fetched(pom: str, folder: Path, proof: str) -> Path:
     if any(folder.glob(proof)):
         return folder
     if not maven_answers():
-        pytest.skip(f"{CENTRAL} does not answer: Kafka cannot be fetched")
+        pytest.skip(f"{CENTRAL} is unreachable: Kafka cannot be fetched")
     for tool in ("mvn", "java"):
         if shutil.which(tool) is None:
             # In CI a test that could run and does not is a failure, not a skip.
@@ -94,7 +94,7 @@ def _fetched(pom: str, folder: Path, proof: str) -> Path:
 
 @contextlib.contextmanager
 def kafka_broker() -> Iterator[str]:
-    """``host:port`` of a broker that is gone afterwards, with all it stored."""
+    """``host:port`` of a broker; it and its data are removed afterwards."""
     path = f"{jars().absolute()}/*"
     folder = Path(tempfile.mkdtemp(prefix="kafka-"))
     port, controller = _free_ports(2)

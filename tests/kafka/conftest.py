@@ -1,4 +1,4 @@
-"""With ``CI_REQUIRES_KAFKA`` set, a skipped Kafka test fails the run if Maven answers."""
+"""With ``CI_REQUIRES_KAFKA`` set, a skipped Kafka test fails the run if Maven is reachable."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if reporter is None or not os.environ.get("CI_REQUIRES_KAFKA"):
         return
     if reporter.stats.get("skipped") and maven_answers():
-        reporter.write_line(f"Kafka tests were skipped although {CENTRAL} answers", red=True)
+        reporter.write_line(f"Kafka tests were skipped although {CENTRAL} is reachable", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -1,4 +1,4 @@
-"""docs/tutorial.md, done as it is written, with a real broker."""
+"""Executes docs/tutorial.md as written, with a real broker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def broker() -> Iterator[str]:
 
 
 class Reader:
-    """Somebody who follows the tutorial, with another folder for /data."""
+    """Executes the tutorial's blocks, with another folder for /data."""
 
     def __init__(self, folder: Path, broker: str) -> None:
         self.folder = folder
@@ -93,7 +93,8 @@ def test_the_tutorial(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "100,000" in reader.does("master info")
     pipeline = reader.block("yaml", "name: orders")
     ((setting, value),) = connector().items()
-    if setting == "spark.jars":  # this repository does not have it: name jars, as it says there
+    # the repository does not have it: use spark.jars, as the tutorial says
+    if setting == "spark.jars":
         pipeline += f"spark:\n  spark.jars: {value}\n"
     (tmp_path / "orders.yaml").write_text(pipeline)
     assert "100,000 rows" in reader.does("run orders.yaml --dry-run")

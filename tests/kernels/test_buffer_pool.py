@@ -34,7 +34,7 @@ class Pool:
 def least_recently_used(
     held: OrderedDict[int, int], pages: list[int]
 ) -> tuple[list[int], list[int]]:
-    """The same by hand; ``held`` maps pages (or -1, -2, ... for none) to frames, oldest first."""
+    """The same in Python; ``held`` maps pages (or -1, -2, ... for none) to frames, oldest first."""
     frames: list[int] = []
     missing: list[int] = []
     for i, page in enumerate(pages):
@@ -51,7 +51,7 @@ def least_recently_used(
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_requests_are_served_as_one_after_the_other(seed: int) -> None:
+def test_requests_are_equivalent_to_sequential_ones(seed: int) -> None:
     rng = random.Random(seed)
     pages, frames = rng.randint(1, 12), rng.randint(1, 6)
     pool = Pool(pages, frames)

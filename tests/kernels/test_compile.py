@@ -1,4 +1,4 @@
-"""A kernel whose callee changed in another file is compiled again, whatever Numba's cache says."""
+"""A kernel whose callee changed in another file is recompiled, even if Numba's cache has it."""
 
 from __future__ import annotations
 

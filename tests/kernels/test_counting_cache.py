@@ -68,7 +68,7 @@ class Cache:
 @dataclass
 class Entry:
     slots: list[int]
-    hits: int  # that the hand sees
+    hits: int  # the hand's count
 
 
 def expected_look_up(
@@ -96,7 +96,7 @@ def expected_look_up(
 
 
 @many
-def test_entries_come_count_their_hits_and_leave(seed: int) -> None:
+def test_entries_are_admitted_counted_and_evicted(seed: int) -> None:
     rng = random.Random(seed)
     capacity = rng.choice([1, 4, 30])
     cache = Cache(capacity, rng.choice([1, 2, capacity]))
@@ -146,7 +146,7 @@ def test_entries_come_count_their_hits_and_leave(seed: int) -> None:
         assert cache.vacant == capacity - len(slots)
 
 
-def test_hits_stop_at_the_largest_count() -> None:
+def test_hit_counts_saturate() -> None:
     cache = Cache(1, 1)
     cache.enter([7], [1], [0])
     for _ in range(9):
@@ -157,7 +157,7 @@ def test_hits_stop_at_the_largest_count() -> None:
 
 
 @many
-def test_a_sketch_never_counts_too_little(seed: int) -> None:
+def test_a_sketch_never_underestimates(seed: int) -> None:
     rng = random.Random(seed)
     sketch = np.zeros(rng.choice([1, 8, 4096]), np.uint8)
     true: dict[int, int] = {}
@@ -168,7 +168,7 @@ def test_a_sketch_never_counts_too_little(seed: int) -> None:
         for code, count, value in zip(codes, counts, values, strict=True):
             true[code] = true.get(code, 0) + count
             assert (value >= min(true[code], MOST)) if count else value == 0
-    if len(sketch) == 4096:  # two counters per key: next to no key shares both
+    if len(sketch) == 4096:  # two counters per key: hardly any key shares both
         values = counting_cache.count(
             np.array([*true]), np.ones(len(true), np.int64), sketch
         ).tolist()
@@ -176,7 +176,7 @@ def test_a_sketch_never_counts_too_little(seed: int) -> None:
         assert sum(v == e for v, e in zip(values, exact, strict=True)) > 0.9 * len(true)
 
 
-def test_without_a_sketch_a_count_is_all_there_is() -> None:
+def test_counts_without_a_sketch() -> None:
     none = np.zeros(0, np.uint8)
     codes, counts = np.array([1, 1, 2, 3]), np.array([4, 4, 0, 999])
     assert counting_cache.count(codes, counts, none).tolist() == [4, 4, 0, MOST]

@@ -61,8 +61,8 @@ def test_byte_strings_that_do_not_begin_at_the_buffers_start() -> None:
     assert running.tolist() == [fold_bytes(b"abc", 0), fold_bytes(b"-defghijklm", 0)]
 
 
-def test_where_a_string_ends_counts() -> None:
-    """Trailing zeros, and a border between columns that moves, give other hashes."""
+def test_string_boundaries_affect_the_hash() -> None:
+    """Trailing zeros and moved column boundaries change the hash."""
     plain = folded_bytes([b"", b"\0", b"\0\0", b"a", b"a\0"], [0] * 5)
     assert len(set(plain)) == 5
     assert folded_bytes([b"b"], folded_bytes([b"a"], [0])) != folded_bytes(

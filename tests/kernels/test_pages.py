@@ -1,4 +1,4 @@
-"""Rows out of pages that are known by their addresses, against Arrow's values."""
+"""Rows of pages that are accessed by address, compared with Arrow's values."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_a_column_without_room_is_named_and_nothing_counts_as_appended() -> None
 
 
 @pytest.mark.parametrize("offsets", [[-1, 2], [5, 4], [0, 11]])
-def test_a_text_outside_its_page_is_noticed(offsets: list[int]) -> None:
+def test_a_text_outside_its_page_is_detected(offsets: list[int]) -> None:
     assert append_texts(offsets, 100) == (-2, 0)
     starts = np.array(offsets, np.int32)
     measured = kernel.measure_text(

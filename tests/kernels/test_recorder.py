@@ -88,7 +88,7 @@ def expected_look_up(
 
 
 @many
-def test_entries_come_are_found_and_leave(seed: int) -> None:
+def test_entries_are_admitted_found_and_evicted(seed: int) -> None:
     rng = random.Random(seed)
     capacity = rng.choice([1, 4, 30])
     cache = Cache(capacity, rng.choice([1, 2, capacity]))

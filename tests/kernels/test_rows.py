@@ -20,7 +20,7 @@ def address(array: Any) -> int:
 
 
 @many
-def test_fixed_values_go_into_records_and_come_back(seed: int) -> None:
+def test_fixed_values_round_trip_through_records(seed: int) -> None:
     rng = np.random.default_rng(seed)
     widths = rng.permutation([1, 2, 4, 8, 16, 3])[: rng.integers(1, 7)]
     places = np.cumsum([0, *widths[:-1]])
@@ -104,7 +104,7 @@ def random_text(rng: random.Random) -> bytes | None:
 
 
 @many
-def test_texts_come_and_go_and_the_heap_is_compacted(seed: int) -> None:
+def test_texts_are_added_and_removed_and_the_heap_is_compacted(seed: int) -> None:
     rng = random.Random(seed)
     heap = Heap(10, 10 * 2 * units(bytes(30)))
     held: dict[int, list[bytes | None]] = {}
@@ -129,7 +129,7 @@ def test_texts_come_and_go_and_the_heap_is_compacted(seed: int) -> None:
 
 
 @many
-def test_the_units_that_texts_need(seed: int) -> None:
+def test_heap_units_of_texts(seed: int) -> None:
     rng = random.Random(seed)
     values = [random_text(rng) for _ in range(10)]
     offsets, content, valid = text_column(values, b"before")
@@ -139,7 +139,7 @@ def test_the_units_that_texts_need(seed: int) -> None:
 
 
 @pytest.mark.parametrize("offsets", [[-1, 2], [2, 1], [0, 4]])
-def test_a_text_outside_its_content_is_noticed_unless_it_is_null(offsets: list[int]) -> None:
+def test_a_non_null_text_outside_its_content_is_detected(offsets: list[int]) -> None:
     bad, row = np.array(offsets, np.int32), np.zeros(1, np.int64)
     assert kernel.units_needed(bad, 3, NO_MASK, row) == -1
     assert kernel.units_needed(bad, 3, np.array([False]), row) == 0

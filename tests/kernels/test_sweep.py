@@ -65,7 +65,7 @@ def test_tuples_wait_in_the_list_of_their_stretch(seed: int) -> None:
         for slot, code, owner in zip(slots, codes, owners, strict=False):
             waiting[owner].append((slot, code))
             assert lists.state[slot] == WAITING
-        if len(slots) < len(codes):  # only where a chunk was needed and none was free
+        if len(slots) < len(codes):  # only if a chunk was needed and none was free
             assert lists.vacant == 0
             assert len(waiting[owners[len(slots)]]) % size == 0
         used = [-(-len(tuples) // size) for tuples in waiting]
@@ -203,7 +203,7 @@ def test_tuples_are_paired_with_rows_of_pages_known_by_address(seed: int, once: 
 
 
 @many
-def test_rows_that_met_enough_tuples(seed: int) -> None:
+def test_rows_with_enough_matches(seed: int) -> None:
     rng = random.Random(seed)
     groups = [(place, row) for place in range(3) for row in rng.sample(range(9), 3)]
     counts = [rng.randint(1, 5) for _ in groups]

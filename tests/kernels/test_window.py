@@ -15,7 +15,7 @@ many = pytest.mark.parametrize("seed", range(20))
 
 
 class Map:
-    """A window's arrays, laid out as it lays them out. Few buckets make long chains."""
+    """A window's arrays, with the window's layout. Few buckets make long chains."""
 
     def __init__(self, capacity: int, buckets: int) -> None:
         nodes = np.empty((capacity, 2), np.int64)
@@ -159,7 +159,7 @@ def test_the_tuples_of_one_code_in_parts(seed: int) -> None:
 
 
 @many
-def test_tuples_whose_page_was_probed_after_they_came(seed: int) -> None:
+def test_tuples_whose_page_was_probed_after_their_arrival(seed: int) -> None:
     rng = random.Random(seed)
     firsts = sorted(rng.sample(range(0, 100, 5), rng.randint(1, 6)))
     pages = len(firsts)
@@ -195,7 +195,7 @@ def test_pairs_are_counted_per_page_row() -> None:
     assert counts.tolist() == [6, 0, 3, 1]
 
 
-def test_extreme_codes_are_codes_like_others() -> None:
+def test_extreme_codes_are_ordinary_codes() -> None:
     extremes = [-(2**63), -1, 0, 1, 2**63 - 1]
     tuples = Map(5, 2)
     tuples.insert(extremes, [0, 1, 2, 3, 4])

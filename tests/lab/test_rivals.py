@@ -1,4 +1,4 @@
-"""The rivals' harness: missing, killed, slow and wrong rivals are told apart, and reported."""
+"""The rivals harness: missing, killed, slow and wrong rivals are reported as such."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMS = ("sort-merge, Parquet", "broadcast of the batch, cached")
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Stores of the tests' own: R is tiny here."""
+    """Separate stores for the tests, with a tiny R."""
     monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(tmp_path / "data"))
     return tmp_path / "data"
 
@@ -66,7 +66,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize(("name", "variant"), QUICK)
-def test_every_rival_joins_right(name: str, variant: str) -> None:
+def test_every_rival_returns_the_correct_rows(name: str, variant: str) -> None:
     absent = rivals.missing(rivals.rival(name))
     if absent:
         pytest.skip(f"not installed: {absent}")
@@ -80,8 +80,8 @@ def test_every_rival_joins_right(name: str, variant: str) -> None:
     assert found["page_cache"].startswith("free")
 
 
-# A JVM for each variant: two of them, one on Parquet and one cached, tell that the adapter works.
-# A benchmark stops by itself when one of the others answers wrong.
+# A JVM for each variant: two of them, one on Parquet and one cached, suffice to test the adapter.
+# The benchmark itself fails if another variant returns wrong rows.
 SPARK = [
     pytest.param(variant, marks=[] if variant in FORMS else [pytest.mark.rivals])
     for variant in rivals.rival("spark_static").variants
@@ -90,13 +90,13 @@ SPARK = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", SPARK)
-def test_spark_joins_right(variant: str) -> None:
+def test_spark_returns_the_correct_rows(variant: str) -> None:
     found = measured(cell("spark_static", variant, time_limit=60.0))
     assert found["outcome"] == "right", found
-    assert found["limit"] is None  # recorded: a JVM does not live in it
+    assert found["limit"] is None  # recorded: a JVM does not run under it
 
 
-def test_a_rival_that_is_not_installed_is_named(
+def test_a_rival_that_is_not_installed_is_reported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(rivals.rival("polars"), "packages", ("no_such_package",))
@@ -112,7 +112,7 @@ def test_a_rival_that_is_not_installed_is_named(
 
 
 @pytest.mark.parametrize("kind", ["auto", "rlimit"])
-def test_a_rival_that_the_limit_kills_is_reported_as_killed(
+def test_a_rival_killed_by_the_limit_is_reported_as_killed(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """200,000 rows in a dictionary take 80 MB more than the interpreter has here."""
@@ -124,7 +124,7 @@ def test_a_rival_that_the_limit_kills_is_reported_as_killed(
     assert not report.is_wrong(found)
 
 
-def test_a_rival_that_is_too_slow_says_what_it_reached() -> None:
+def test_a_rival_that_is_too_slow_reports_its_progress() -> None:
     found = measured(cell("sqlite", "one by one", repeat_seconds=30.0, time_limit=1.5))
     assert found["outcome"] == "cut by the time limit"
     assert found["rate"] > 0
@@ -162,7 +162,7 @@ def test_how_a_cell_ended(found: dict[str, Any], late: bool, complaint: str, sai
     assert launch.outcome(found, 1, limit, late, complaint).startswith(said)
 
 
-def test_out_of_memory_without_a_limit_is_the_rivals_own() -> None:
+def test_out_of_memory_without_a_limit_is_attributed_to_the_rival() -> None:
     limit = limits.Limit(1 << 20, None, "none")
     ended = launch.outcome({"out_of_memory": "Not enough memory"}, 0, limit, False, "")
     assert ended == "out of memory within its own limit"
@@ -175,7 +175,7 @@ def test_a_budget_that_is_refused_is_reported() -> None:
 
 
 class Made(Rival):
-    """Answers from what the generator knows, and lies on request."""
+    """Answers from the generator, with injected errors."""
 
     name = "made"
     variants = ("right",)
@@ -206,7 +206,7 @@ def _turned(n: int) -> pa.Array:
 
 
 @pytest.mark.parametrize("name", ["product_id", "price", "supplier_id", "category", "description"])
-def test_a_wrong_value_in_any_column_is_seen(name: str) -> None:
+def test_a_wrong_value_in_any_column_is_detected(name: str) -> None:
     data = RivalData(ROWS, 1)
     peer = Made("right", data, Grant(0, 500), False)
     sent = [next(data.endless(500))]
@@ -215,7 +215,7 @@ def test_a_wrong_value_in_any_column_is_seen(name: str) -> None:
     assert name in str(data.wrong([swapped(rows, name)], sent))
 
 
-def test_rows_that_are_missing_or_repeated_are_seen() -> None:
+def test_missing_and_repeated_rows_are_detected() -> None:
     data = RivalData(ROWS, 1)
     peer = Made("right", data, Grant(0, 500), False)
     sent = [next(data.endless(500))]
@@ -227,7 +227,7 @@ def test_rows_that_are_missing_or_repeated_are_seen() -> None:
 def test_a_wrong_answer_ends_the_run_with_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The cell's process takes another seed for the truth than R was made with."""
+    """The cell's process expects another seed than that of R."""
     asked = cell("sqlite", "in batches", seed=1)
     kind, other = rivals.rival("sqlite"), RivalData(ROWS, 2)
     store = launch.prepare(kind, asked.variant, other, lambda line: None)
@@ -256,7 +256,7 @@ def test_a_join_is_warm_when_its_window_has_turned_over() -> None:
     assert 200 * (len(waiting) - filled) > 0.9 * max(waiting)
 
 
-def test_cold_reads_say_so() -> None:
+def test_cold_reads_are_reported() -> None:
     assert measured(cell("lmdb", "in batches", cold=True))["page_cache"].startswith("dropped")
     found = measured(cell("semistream", "chybridjoin", cold=True))
     assert found["outcome"] == "right"
@@ -279,7 +279,7 @@ def test_without_control_groups_there_is_an_rlimit(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The whole benchmark on a tiny R, published into a folder of the test's own."""
+    """The whole benchmark on a tiny R, published into the test's folder."""
     settings = (500, 1.0, 500, 0.05, 2, 0.01, 10.0, "tiny.json")
     tiny = bench_rivals.grid.Size((ROWS,), *settings, centre_only=("sqlite",))
     monkeypatch.setitem(bench_rivals.grid.SIZES, "small", tiny)
@@ -288,7 +288,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_table_and_the_picture_are_written(small: Path) -> None:
+def test_the_table_and_the_plot_are_written(small: Path) -> None:
     out = small / "rivals.json"
     common = ["--size", "small", "--out", str(out)]
     assert bench_rivals.main([*common, "--rivals", "dictionary"]) == 0
@@ -322,11 +322,11 @@ def test_the_table_and_the_picture_are_written(small: Path) -> None:
         ({"outcome": "refused: needs more"}, plot.STOPPED),
     ],
 )
-def test_what_is_still_filling_is_not_drawn_as_killed(cell: dict[str, Any], drawn: str) -> None:
+def test_a_filling_cell_is_not_drawn_as_killed(cell: dict[str, Any], drawn: str) -> None:
     assert plot.kind(cell) == drawn
 
 
-def test_the_committed_picture_tells_filling_from_killed() -> None:
+def test_the_committed_plot_distinguishes_filling_from_killed() -> None:
     cells = bench_rivals.Results(bench_rivals.RESULTS / "rivals.json").cells.values()
     at_ease = [c for c in cells if c["rival"] == "semistream" and c["memory"] == "all"]
     assert plot.FILLING in {plot.kind(cell) for cell in at_ease}

@@ -1,4 +1,4 @@
-"""Key types with values for each, and a model of what a table should hold."""
+"""Key types with values for each, and a model of a table's content."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def rows_table(kinds: list[pa.DataType], rows: list[tuple[Any, int]]) -> pa.Tabl
 
 
 def contents(table: Any, width: int) -> list[tuple[Any, int]]:
-    """The rows that a table shows, as (key, number), in the order of its pages."""
+    """The rows of a table, as (key, number), in page order."""
     data = table.to_table()
     columns = [data.column(i) for i in range(width)]
     keys = [[plain(value) for value in column] for column in columns]
@@ -75,7 +75,7 @@ def contents(table: Any, width: int) -> list[tuple[Any, int]]:
 
 
 def plain(value: Any) -> Any:
-    """A value that prints and compares in one way only; a timestamp as its number."""
+    """A canonical value for printing and comparing; a timestamp becomes an integer."""
     return value.value if pa.types.is_timestamp(value.type) else value.as_py()
 
 

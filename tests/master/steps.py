@@ -1,4 +1,4 @@
-"""Stopping a table's operations between two steps, to let something else happen there."""
+"""Interrupts a table's operations between two steps, to run something else there."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Happening = Callable[[], object]
 
 
 class Steps(Files):
-    """The real file system; at a chosen step, once, something else happens.
+    """The real file system; at a chosen step, another action runs once.
 
     A step is chosen by its name and a part of the path that it changes (its last argument), or
-    by its number. Steps of what happens there are not counted, nor stopped at by number.
+    by its number. Steps of that action are not counted, nor interrupted by number.
     """
 
     def __init__(self) -> None:
@@ -26,11 +26,11 @@ class Steps(Files):
         self.count = 0
 
     def before(self, step: str, path: str, happening: Happening) -> None:
-        """An exception from ``happening`` takes the step's place."""
+        """An exception from ``happening`` replaces the step."""
         self._planned.append(("before", step, path, happening))
 
     def after(self, step: str, path: str, happening: Happening) -> None:
-        """An exception from ``happening`` is a reply that got lost."""
+        """An exception from ``happening`` simulates a lost reply."""
         self._planned.append(("after", step, path, happening))
 
     def at(self, number: int, happening: Happening) -> None:
@@ -54,7 +54,7 @@ class Steps(Files):
             self.count += 1
         result = None
         if step == "sync":
-            args[0].flush()  # no test here turns the machine off
+            args[0].flush()  # no test here simulates a power failure
         elif step != "sync_folder":
             result = getattr(Files, step)(self, *args, **kwargs)
         self._by_name("after", step, path)

@@ -1,4 +1,4 @@
-"""What a build accepts, refuses, counts and leaves behind."""
+"""Builds: accepted and refused input, counts, clean-up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parquet_folder(folder: Path) -> Path:
 
 
 class Exported:
-    """Any object of another library that speaks Arrow."""
+    """An object of another library that exports an Arrow stream."""
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         return DATA.__arrow_c_stream__(requested_schema)
@@ -50,7 +50,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", list(FORMS))
-def test_data_comes_in_many_forms(form: str, tmp_path: Path) -> None:
+def test_supported_input_types(form: str, tmp_path: Path) -> None:
     data = FORMS[form](tmp_path / "in")
     table = MasterTable.build(data, tmp_path / "t", key="id", unique=True, page_bytes="8KiB")
     assert table.to_table().equals(SORTED)
@@ -59,13 +59,13 @@ def test_data_comes_in_many_forms(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [42, {"id": [1]}, [1, 2], [], b"x", "no/such.parquet"])
-def test_data_that_is_none(data: Any, tmp_path: Path) -> None:
+def test_unsupported_input(data: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="give a Parquet file or folder"):
         MasterTable.build(data, tmp_path / "t", key="id")
     assert not (tmp_path / "t").exists()
 
 
-def test_batches_of_two_schemas(tmp_path: Path) -> None:
+def test_batches_with_different_schemas(tmp_path: Path) -> None:
     batches = [*DATA.to_batches(), *DATA.rename_columns(["id", "other"]).to_batches()]
     with pytest.raises(SchemaError, match="another schema than the first"):
         MasterTable.build(iter(batches), tmp_path / "t", key="id")
@@ -84,19 +84,19 @@ def test_batches_of_two_schemas(tmp_path: Path) -> None:
         (pa.table({"id": [[1]]}), "id", "cannot be a join key"),
     ],
 )
-def test_schemas_that_make_no_table(data: Any, key: Any, message: str, tmp_path: Path) -> None:
+def test_invalid_schemas(data: Any, key: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(SchemaError, match=message.replace("[", r"\[")):
         MasterTable.build(data, tmp_path / "t", key=key)
 
 
 @pytest.mark.parametrize("option", [{"memory": "lots"}, {"page_bytes": 0}])
-def test_sizes_that_are_none(option: Any, tmp_path: Path) -> None:
+def test_invalid_sizes(option: Any, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=next(iter(option))):
         MasterTable.build(DATA, tmp_path / "t", key="id", **option)
 
 
 @pytest.mark.parametrize("memory", ["1KB", "100MB"])
-def test_a_duplicate_is_named(memory: str, tmp_path: Path) -> None:
+def test_a_duplicate_key_is_reported(memory: str, tmp_path: Path) -> None:
     data = pa.concat_tables([DATA, DATA.slice(77, 1)])
     twice = DATA["id"][77].as_py()
     with pytest.raises(ConfigError, match=f"the key id={twice} occurs more than once"):
@@ -105,7 +105,7 @@ def test_a_duplicate_is_named(memory: str, tmp_path: Path) -> None:
     assert MasterTable.build(data, tmp_path / "t", key="id").num_rows == 5_001
 
 
-def test_a_duplicate_of_nanoseconds_is_named(tmp_path: Path) -> None:
+def test_a_duplicate_nanosecond_key_is_reported(tmp_path: Path) -> None:
     data = pa.table({"at": pa.array([1, 5, 5], pa.timestamp("ns"))})
     with pytest.raises(ConfigError, match=r"00:00:00\.000000005"):
         MasterTable.build(data, tmp_path / "t", key="at", unique=True)
@@ -165,7 +165,7 @@ def test_payloads_of_all_kinds(tmp_path: Path) -> None:
     assert changed.to_table().to_pylist() == [row for row in expected if row["id"] != 3]
 
 
-def test_an_existing_table_is_not_overwritten_unless_asked(tmp_path: Path) -> None:
+def test_an_existing_table_is_overwritten_only_on_request(tmp_path: Path) -> None:
     first = MasterTable.build(DATA, tmp_path / "t", key="id")
     with pytest.raises(MasterTableError, match="overwrite=True"):
         MasterTable.build(DATA, tmp_path / "t", key="id")
@@ -176,7 +176,7 @@ def test_an_existing_table_is_not_overwritten_unless_asked(tmp_path: Path) -> No
     assert first.to_table().equals(SORTED), "readers keep what they opened"
 
 
-def test_a_foreign_folder_is_left_alone(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_not_modified(tmp_path: Path) -> None:
     (tmp_path / "thesis.doc").write_text("years of work")
     with pytest.raises(MasterTableError, match=r"thesis\.doc"):
         MasterTable.build(DATA, tmp_path, key="id", overwrite=True)

@@ -1,4 +1,4 @@
-"""Files that were damaged, cut, lost or never ours: the error says which, verify lists all."""
+"""Damaged, truncated, missing or foreign files: the error names one, verify lists all."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_a_missing_segment(table: MasterTable) -> None:
     assert str(problem) == f"segments/{file_of(table, 0).name}: the file is missing"
     with pytest.raises(MasterTableError, match="is missing"):
         MasterTable.open(table.path)
-    assert table.to_table().num_rows == 3_000, "who has it open can read on"
+    assert table.to_table().num_rows == 3_000, "an open table can still be read"
 
 
 @pytest.mark.parametrize("harm", [Path.unlink, lambda file: flip(file, 400)])
@@ -104,7 +104,7 @@ def test_a_bad_page_index(table: MasterTable, harm: Callable[[Path], None]) -> N
 
 
 def test_keys_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checksums only tell that the bytes are as written; verify also looks at what they say."""
+    """Checksums only prove that the bytes are unchanged; verify also checks the content."""
     from semistream.master.sort import ExternalSort
 
     monkeypatch.setattr(ExternalSort, "_order", lambda self, columns: None)
@@ -115,7 +115,7 @@ def test_keys_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def rewrite(table: MasterTable, **changes: Any) -> None:
-    """Change a manifest and make its checksum fit again."""
+    """Change a manifest and recompute its checksum."""
     file = Path(table.path) / manifest_name(table.version)
     body = json.loads(file.read_bytes())
     body.pop("checksum")
@@ -136,7 +136,9 @@ def test_wrong_counts_are_found(table: MasterTable) -> None:
 
 @pytest.mark.parametrize("name", ["../../secret.arrow", "/etc/passwd", "a/b.arrow", "", ".."])
 @pytest.mark.parametrize("field", ["name", "index"])
-def test_a_manifest_that_leaves_the_folder(table: MasterTable, name: str, field: str) -> None:
+def test_a_manifest_with_names_outside_the_folder(
+    table: MasterTable, name: str, field: str
+) -> None:
     rewrite(table, segments=lambda segments: [{**segments[0], field: name}])
     with pytest.raises(MasterTableError):
         MasterTable.open(table.path)
@@ -152,7 +154,7 @@ def test_a_newer_format(table: MasterTable) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "semistream-master"}', "{}"])
-def test_a_manifest_of_nonsense(table: MasterTable, text: str) -> None:
+def test_an_invalid_manifest(table: MasterTable, text: str) -> None:
     (Path(table.path) / manifest_name(2)).write_text(text)
     with pytest.raises(MasterTableError):
         MasterTable.open(table.path)
@@ -183,7 +185,7 @@ def test_a_foreign_or_missing_folder(tmp_path: Path) -> None:
         MasterTable.open(tmp_path / "file")
 
 
-def test_a_version_that_is_not_there(table: MasterTable) -> None:
+def test_a_version_that_does_not_exist(table: MasterTable) -> None:
     with pytest.raises(MasterTableError, match=r"version 9 of .* the table has 1, 2"):
         MasterTable.open(table.path, version=9)
 

@@ -1,4 +1,4 @@
-"""Reads that the kernel carries out while we go on: the same bytes, and no surprise at the end."""
+"""Asynchronous reads: the same bytes, and clean error handling."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def descriptor(tmp_path: Path) -> Iterator[int]:
 def ahead() -> DiskRead:
     made = DiskRead.make()
     if made is None:
-        pytest.skip("this system reads nothing in the background")
+        pytest.skip("this system has no asynchronous reads")
     return made
 
 
@@ -42,7 +42,7 @@ def buffer(blocks: int) -> memoryview:
     return memoryview(mmap.mmap(-1, blocks * ALIGNMENT))
 
 
-def test_bytes_come_from_their_place(descriptor: int, ahead: DiskRead) -> None:
+def test_reads_return_the_bytes_at_their_offset(descriptor: int, ahead: DiskRead) -> None:
     target = buffer(2)
     for first in (0, 3, 1):
         ahead.begin(descriptor, target, first * ALIGNMENT)
@@ -52,7 +52,7 @@ def test_bytes_come_from_their_place(descriptor: int, ahead: DiskRead) -> None:
         assert target == CONTENT[first * ALIGNMENT :][: len(target)]
 
 
-def test_one_may_look_whether_it_has_come(descriptor: int, ahead: DiskRead) -> None:
+def test_in_flight_reports_completion(descriptor: int, ahead: DiskRead) -> None:
     assert not ahead.in_flight
     target = buffer(2)
     ahead.begin(descriptor, target, ALIGNMENT)
@@ -63,12 +63,12 @@ def test_one_may_look_whether_it_has_come(descriptor: int, ahead: DiskRead) -> N
     assert ahead.pending
     assert ahead.finish() == len(target)
     assert target == CONTENT[ALIGNMENT:][: len(target)]
-    ahead.begin(descriptor, target, 0)  # and the next one is waited for
+    ahead.begin(descriptor, target, 0)  # wait for the next one
     assert ahead.finish() == len(target)
     assert target == CONTENT[: len(target)]
 
 
-def test_the_end_of_the_file_is_told(descriptor: int, ahead: DiskRead) -> None:
+def test_a_read_at_the_end_of_the_file_is_short(descriptor: int, ahead: DiskRead) -> None:
     target = buffer(4)
     ahead.begin(descriptor, target, 4 * ALIGNMENT)
     got = ahead.finish()
@@ -81,12 +81,12 @@ def test_a_refused_read_is_not_pending(ahead: DiskRead) -> None:
     assert not ahead.pending
 
 
-def test_an_unaligned_read_is_an_error_not_an_answer(descriptor: int, ahead: DiskRead) -> None:
+def test_an_unaligned_read_fails(descriptor: int, ahead: DiskRead) -> None:
     ahead.begin(descriptor, buffer(1), 7)
     assert not ahead.pending or ahead.finish() < 0
 
 
-def test_a_read_in_flight_may_be_forgotten(descriptor: int, ahead: DiskRead) -> None:
+def test_a_read_in_flight_may_be_abandoned(descriptor: int, ahead: DiskRead) -> None:
     ahead.begin(descriptor, buffer(4), 0)
     ahead.close()  # waits for it
     ahead.begin(descriptor, buffer(4), 0)
@@ -109,7 +109,7 @@ def test_a_prefetching_reader_reads_the_same(direct: bool, tmp_path: Path) -> No
     prefetching.close()
 
 
-def test_where_nothing_is_read_ahead_it_is_read_when_wanted(
+def test_without_asynchronous_reads_pages_are_read_on_demand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_direct_io(tmp_path)
@@ -121,10 +121,10 @@ def test_where_nothing_is_read_ahead_it_is_read_when_wanted(
     assert prefetching.read(4, 2) == plain.read(4, 2)
 
 
-def test_a_child_process_reads_for_itself(descriptor: int, ahead: DiskRead) -> None:
+def test_a_forked_child_does_not_use_the_parents_reads(descriptor: int, ahead: DiskRead) -> None:
     ahead.begin(descriptor, buffer(1), 0)
     child = os.fork()
     if child == 0:
-        os._exit(0 if ahead.finish() < 0 else 1)  # it is the parent's read
+        os._exit(0 if ahead.finish() < 0 else 1)  # the read belongs to the parent
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert ahead.finish() == ALIGNMENT

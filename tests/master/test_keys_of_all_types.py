@@ -17,7 +17,7 @@ from semistream.master import MasterTable, verify
 quick = settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
-# Thousands of small files that are flushed one by one: faster where there is no disk.
+# Thousands of small files that are synced one by one: faster in memory.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 every_key = pytest.mark.parametrize("kind", list(KEYS))
 
@@ -32,7 +32,7 @@ def spelled(columns: Any) -> list[tuple[Any, ...]]:
 
 
 def check_locate(table: MasterTable, kinds: list[pa.DataType], keys: list[Any]) -> None:
-    """Every page that shows a key lies in the range that the index gives for it."""
+    """Every page with a key is in the range that the index returns for it."""
     reader = table.reader()
     low, high = table.index.locate(key_columns(kinds, keys))
     places: dict[Any, list[int]] = {}

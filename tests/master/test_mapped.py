@@ -1,4 +1,4 @@
-"""Pages seen through a map: the same rows, no more memory, and errors where reads have errors."""
+"""Mapped pages: the same rows, no more memory, and the same errors as reads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_join_moves_to_a_new_version(table: ss.MasterTable, algorithm: str) ->
         naive.same_rows(naive.rows_of(rows), [(k, k * 3) for k in range(92, ROWS, 97)])
 
 
-def test_a_file_that_was_cut_short(table: ss.MasterTable) -> None:
+def test_a_truncated_file(table: ss.MasterTable) -> None:
     reader = table.reader(2)
     reader.read(0, 2)
     segment = segment_of(table)
@@ -77,7 +77,7 @@ def test_a_file_that_was_cut_short(table: ss.MasterTable) -> None:
     assert reader.read(last, 2)[0]["k"][0].as_py() > 0
 
 
-def test_a_page_that_is_damaged(table: ss.MasterTable) -> None:
+def test_a_damaged_page(table: ss.MasterTable) -> None:
     segment = segment_of(table)
     content = bytearray(segment.read_bytes())
     at = int(table.segments[0].offsets[5]) + 3000

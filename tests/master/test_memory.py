@@ -47,5 +47,5 @@ def test_resident_memory_follows_the_budget(kind: str, rows: int, tmp_path: Path
     result = json.loads(run.stdout)
     assert result["rows"] == rows
     assert result["nbytes"] > 2 * 50e6, "the data must not fit"
-    # 8 MB of shuffled ids and the batches under way belong to the test, not to the build
+    # 8 MB of shuffled ids and the current batches belong to the test, not to the build
     assert result["growth"] < 1.2 * 50e6 + 40e6, result

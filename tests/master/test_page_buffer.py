@@ -1,4 +1,4 @@
-"""Buffers for reads: huge pages where they fit, and not a byte more than was said."""
+"""Buffers for reads: huge pages where they fit, and no more bytes than requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HUGE = 2 << 20
 
 
 def anonymous() -> int:
-    """Resident bytes of this process that no file is behind."""
+    """Resident anonymous memory of this process."""
     status = Path("/proc/self/status").read_text()
     fields = dict(line.split(":", 1) for line in status.splitlines())
     return (int(fields["RssAnon"].split()[0]) + int(fields["RssShmem"].split()[0])) << 10
@@ -27,7 +27,7 @@ def fill(buffer: PageBuffer) -> None:
 
 
 @pytest.mark.parametrize("nbytes", [1, 300_000, HUGE, 5 * HUGE // 2, 9 * HUGE])
-def test_a_buffer_takes_no_more_than_it_says(nbytes: int) -> None:
+def test_a_buffer_takes_no_more_memory_than_reported(nbytes: int) -> None:
     before = anonymous()
     buffer = PageBuffer(nbytes)
     assert nbytes <= buffer.nbytes < nbytes + mmap.PAGESIZE
@@ -66,12 +66,12 @@ def in_huge_pages(address: int) -> int:
     return 0
 
 
-def test_the_kernel_gives_huge_pages_if_it_has_any() -> None:
+def test_buffers_use_huge_pages_if_available() -> None:
     plain = mmap.mmap(-1, 8 * HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     plain.madvise(mmap.MADV_HUGEPAGE)
     plain[:] = bytes(8 * HUGE)
     if not in_huge_pages(pa.py_buffer(plain).address + 4 * HUGE):
-        pytest.skip("this kernel gives no huge pages now")
+        pytest.skip("huge pages are not available now")
     buffer = PageBuffer(8 * HUGE)
     fill(buffer)
     assert HUGE <= in_huge_pages(buffer.arrow.address) <= buffer.nbytes

@@ -1,4 +1,4 @@
-"""Every page that we write passes the check; what is not such a page does not."""
+"""Every page that we write passes the check; malformed pages fail."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def problem(batch: pa.RecordBatch, rows: int = 3, data: pa.Buffer | None = None)
     return check.problem(data or page_of(batch), rows, key.slice(0, 1), key.slice(2, 1))
 
 
-def test_what_is_not_a_page_is_refused() -> None:
+def test_malformed_pages_are_refused() -> None:
     assert problem(KEYED) is None
     assert "3 rows instead of 4" in str(problem(KEYED, rows=4))
     swapped = KEYED.take(pa.array([0, 2, 1]))
@@ -97,7 +97,7 @@ def test_offsets_outside_the_content_are_refused() -> None:
         ("offsets", 8, "overlap"),
     ],
 )
-def test_an_index_that_points_elsewhere_is_refused(
+def test_an_index_with_wrong_positions_is_refused(
     column: str, value: int, what: str, tmp_path: Path
 ) -> None:
     data = pa.table({"k": range(ROWS), "text": ["x" * 30] * ROWS})
@@ -112,7 +112,7 @@ def test_an_index_that_points_elsewhere_is_refused(
 
 
 def test_copies_of_texts_are_bounded_by_their_buffers() -> None:
-    """Should a page be another one than was checked, an error comes before the copy."""
+    """If a page is not the one that was checked, an error is raised before the copy."""
     texts = pa.array(["a", "bcd", "e"])
     plain = PageColumns([pa.string()], 1)
     plain.put(0, [texts])

@@ -21,7 +21,7 @@ def lengths(table: MasterTable) -> list[int]:
 
 
 @pytest.mark.parametrize("page_bytes", [1, 700, 4_096, 65_536, 10**9])
-def test_no_page_is_too_large_unless_it_is_one_row(page_bytes: int, tmp_path: Path) -> None:
+def test_only_a_single_row_page_exceeds_the_page_size(page_bytes: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     sizes = np.where(rng.random(3_000) < 0.01, 5_000, rng.integers(0, 60, 3_000))
     data = pa.table({"id": rng.permutation(3_000), "text": ["x" * n for n in sizes]})
@@ -43,7 +43,7 @@ def test_no_page_is_too_large_unless_it_is_one_row(page_bytes: int, tmp_path: Pa
 
 
 def test_row_sizes_follow_the_bytes_on_disk() -> None:
-    """The estimate that pages are cut by is close to what Arrow writes, for slices too."""
+    """The size estimate for cutting pages is close to what Arrow writes, also for slices."""
     rng = np.random.default_rng(5)
     nested = [None if i % 7 == 0 else list(range(rng.integers(0, 9))) for i in range(2_000)]
     batch = pa.record_batch(
@@ -60,7 +60,7 @@ def test_row_sizes_follow_the_bytes_on_disk() -> None:
     )
     empty = pa.ipc.get_record_batch_size(pa.RecordBatch.from_pylist([], schema=batch.schema))
     for piece in (batch, batch.slice(100, 1_500), batch.slice(1_999, 1), batch.slice(5, 40)):
-        # A copy: the format leaves it open how much of a slice's surroundings is written.
+        # A copy: Arrow may write more than the slice's own values.
         alone = piece.take(pa.array(np.arange(piece.num_rows)))
         actual = pa.ipc.get_record_batch_size(alone) - empty
         total = cumulative_bytes(piece)
@@ -151,7 +151,7 @@ def test_direct_reads_equal_cached_ones(at_once: int, changed: bool, tmp_path: P
     assert direct.bytes_read >= cached.bytes_read > 0
 
 
-def test_one_request_for_neighbouring_pages(
+def test_adjacent_pages_are_read_with_one_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = MasterTable.build(numbers(5_000), tmp_path / "t", key="id", page_bytes=9_000)
@@ -168,7 +168,7 @@ def test_one_request_for_neighbouring_pages(
     assert requests == [reader.bytes_read]
 
 
-def test_a_reader_keeps_its_promises(tmp_path: Path) -> None:
+def test_reader_contract(tmp_path: Path) -> None:
     table = MasterTable.build(numbers(5_000), tmp_path / "t", key="id", page_bytes=9_000)
     reader = table.reader(2)
     with pytest.raises(ConfigError, match="larger pages_at_once"):
@@ -182,13 +182,13 @@ def test_a_reader_keeps_its_promises(tmp_path: Path) -> None:
     assert reader.nbytes >= 2 * 8_000
     reader.close()
     assert reader.nbytes == 0
-    assert batch.column("id")[0].as_py() == kept, "what was handed out outlives the reader"
+    assert batch.column("id")[0].as_py() == kept, "returned batches outlive the reader"
     with pytest.raises(ConfigError, match="closed"):
         reader.read(0)
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_readers_hold_no_more_than_they_say(changed: bool, tmp_path: Path) -> None:
+def test_readers_hold_no_more_than_they_report(changed: bool, tmp_path: Path) -> None:
     table = MasterTable.build(numbers(20_000), tmp_path / "t", key="id", page_bytes=30_000)
     if changed:
         table = table.upsert(numbers(5_000, start=3_000)).delete(list(range(0, 20_000, 7)))
@@ -205,7 +205,7 @@ def test_readers_hold_no_more_than_they_say(changed: bool, tmp_path: Path) -> No
     assert reader.nbytes <= (3 if not changed else 20) * 4 * table.max_page_bytes
 
 
-def test_a_page_is_checked_until_it_was_good_once(tmp_path: Path) -> None:
+def test_a_page_is_checked_until_it_passes_once(tmp_path: Path) -> None:
     table = MasterTable.build(numbers(5_000), tmp_path / "t", key="id", page_bytes=9_000)
     file = tmp_path / "t" / table.manifest.segments[0].file
     good = file.read_bytes()

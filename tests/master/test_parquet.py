@@ -1,4 +1,4 @@
-"""Plain Parquet as a source of pages: every row once a round, in pages of a known size."""
+"""Plain Parquet as a source of pages: every row once per scan, in pages of known size."""
 
 from __future__ import annotations
 
@@ -89,13 +89,13 @@ def test_a_damaged_row_group_is_named(folder: Path) -> None:
     with pytest.raises(MasterTableError, match=r"row group 1 of .*1\.parquet cannot be decoded"):
         reader.read(bad)
     file.write_bytes(good)
-    assert reader.read(bad)[0].num_rows > 0, "on with it when the fault is gone"
+    assert reader.read(bad)[0].num_rows > 0, "readable again after the fault"
     file.unlink()
     with pytest.raises(MasterTableError, match=r"1\.parquet"):
         reader.read(bad - 1)
 
 
-def test_what_cannot_be_opened(tmp_path: Path) -> None:
+def test_invalid_sources(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="does not exist"):
         ParquetPages(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="has no"):
@@ -109,7 +109,7 @@ def test_what_cannot_be_opened(tmp_path: Path) -> None:
         ParquetPages(tmp_path)
 
 
-def test_the_rest_of_the_contract(folder: Path) -> None:
+def test_page_source_contract(folder: Path) -> None:
     pages = pickle.loads(pickle.dumps(ParquetPages(folder, page_bytes=20_000)))
     assert (pages.newest_version(), pages.changed_keys(0), pages.key) == (0, None, ())
     with pytest.raises(ConfigError, match="direct=True"):

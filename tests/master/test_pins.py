@@ -1,4 +1,4 @@
-"""Pins: a (query, batch) sees one version of the table, however often and by whom it is asked."""
+"""Pins: a (query, batch) always reads one version of the table, in every process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def change(path: Path) -> Any:
     return ss.MasterTable.open(path).upsert(pa.table({"k": [2], "v": [7]}))
 
 
-def test_the_first_one_decides_and_all_others_follow(tmp_path: Path) -> None:
+def test_the_first_pin_decides_for_all(tmp_path: Path) -> None:
     store = table(tmp_path / "t").store
     assert pin(store, "query", 0) == 1
     change(tmp_path / "t")
@@ -35,7 +35,7 @@ def test_the_first_one_decides_and_all_others_follow(tmp_path: Path) -> None:
     assert pin(store, "other", 0) == 2
 
 
-def test_many_at_once_agree(tmp_path: Path) -> None:
+def test_concurrent_pins_agree(tmp_path: Path) -> None:
     store = table(tmp_path / "t").store
     with ThreadPoolExecutor(8) as pool:
         for batch in range(5):
@@ -55,13 +55,13 @@ def test_old_pins_of_a_query_are_removed_and_those_of_others_stay(tmp_path: Path
     ]
 
 
-def test_a_table_that_is_gone_is_not_brought_back(tmp_path: Path) -> None:
+def test_pinning_does_not_recreate_a_deleted_table(tmp_path: Path) -> None:
     with pytest.raises(ss.MasterTableError, match="no master table"):
         pin(LocalStore(tmp_path / "gone"), "query", 0)
     assert not (tmp_path / "gone").exists()
 
 
-def test_what_is_no_pin_is_refused(tmp_path: Path) -> None:
+def test_invalid_pins_are_refused(tmp_path: Path) -> None:
     store = table(tmp_path / "t").store
     with pytest.raises(ss.ConfigError, match="query="):
         pin(store, "../query", 0)
@@ -71,7 +71,7 @@ def test_what_is_no_pin_is_refused(tmp_path: Path) -> None:
         pin(store, "query", 0)
 
 
-def test_vacuum_keeps_what_a_replay_may_ask_for(tmp_path: Path) -> None:
+def test_vacuum_keeps_versions_that_a_replay_may_read(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = table(path).store
     for batch in range(6):
@@ -87,13 +87,13 @@ def test_vacuum_keeps_what_a_replay_may_ask_for(tmp_path: Path) -> None:
 
 
 def ages(path: Path, seconds: float) -> None:
-    """As if the clock had jumped, or the time had passed."""
+    """Simulate a clock jump, or time that passed."""
     for file in (path / "pins").iterdir():
         then = file.stat().st_mtime - seconds
         os.utime(file, (then, then))
 
 
-def test_a_query_that_is_long_gone_keeps_nothing(tmp_path: Path) -> None:
+def test_pins_of_an_idle_query_expire(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = table(path).store
     pin(store, "query", 0)
@@ -108,7 +108,7 @@ def test_a_query_that_is_long_gone_keeps_nothing(tmp_path: Path) -> None:
         ss.MasterTable.open(path, 1)
 
 
-def test_a_clock_that_jumps_does_not_drop_the_pins_of_a_query_at_work(tmp_path: Path) -> None:
+def test_a_clock_jump_does_not_expire_pins_of_an_active_query(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = table(path).store
     pin(store, "query", 0)
@@ -123,7 +123,7 @@ def test_a_clock_that_jumps_does_not_drop_the_pins_of_a_query_at_work(tmp_path: 
     assert pinned_versions(store) == {3, 4}
 
 
-def test_a_clock_that_jumps_back_drops_nothing_and_marks_nothing(tmp_path: Path) -> None:
+def test_a_clock_that_jumps_back_expires_and_marks_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = table(path).store
     pin(store, "query", 0)
@@ -136,7 +136,7 @@ def test_a_clock_that_jumps_back_drops_nothing_and_marks_nothing(tmp_path: Path)
     assert pinned_versions(store) == {1}
 
 
-def test_ages_are_taken_with_the_clock_of_the_file_system(
+def test_ages_are_measured_with_the_file_systems_clock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock of this machine is a month ahead of the file server's."""
@@ -151,7 +151,7 @@ def test_ages_are_taken_with_the_clock_of_the_file_system(
     assert ss.MasterTable.open(path, 1).num_rows == 3
 
 
-def test_holds_of_the_dead_and_other_litter_are_removed(tmp_path: Path) -> None:
+def test_stale_holds_and_other_garbage_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "t"
     store = table(path).store
     pin(store, "query", 0)

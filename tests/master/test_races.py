@@ -1,4 +1,4 @@
-"""Writers, vacuum and pins that meet between any two steps; replies that get lost."""
+"""Races of writers, vacuum and pins between any two steps; lost replies."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Steps]:
     steps = Steps()
     monkeypatch.setattr(LocalStore, "files", steps)
     yield steps
-    assert steps.is_over, "a planned step never came"
+    assert steps.is_over, "a planned step was never reached"
 
 
 @pytest.fixture
@@ -51,8 +51,8 @@ def segments(table: MasterTable) -> set[str]:
     return set(table.store.list("segments"))
 
 
-def test_a_version_on_which_the_next_was_built_stays(table: MasterTable, steps: Steps) -> None:
-    """Another writer opens the version that was linked a moment ago, and publishes the next."""
+def test_a_version_with_a_successor_is_kept(table: MasterTable, steps: Steps) -> None:
+    """Another writer opens the version that was just linked, and publishes the next."""
 
     def next_version() -> None:
         MasterTable.open(table.path).upsert(row(2, "second"))
@@ -65,7 +65,7 @@ def test_a_version_on_which_the_next_was_built_stays(table: MasterTable, steps: 
     assert (text_of(table.path, 1), text_of(table.path, 2)) == ("first", "second")
 
 
-def test_who_loses_the_link_leaves_everything_to_the_winner(
+def test_the_loser_of_a_publish_race_removes_only_its_own_files(
     table: MasterTable, steps: Steps
 ) -> None:
     def faster() -> None:
@@ -86,8 +86,8 @@ def test_who_loses_the_link_leaves_everything_to_the_winner(
     assert segments(table) == used, "the loser removed its own segment"
 
 
-def test_a_number_that_was_vacuumed_is_not_given_again(table: MasterTable, steps: Steps) -> None:
-    """The writer stops before its link while others publish, and vacuum its number away."""
+def test_a_vacuumed_version_number_is_not_reused(table: MasterTable, steps: Steps) -> None:
+    """The writer pauses before its link while others publish, and vacuum its number."""
 
     def overtaken() -> None:
         newest = MasterTable.open(table.path)
@@ -108,10 +108,10 @@ LOST_REPLIES = [errno.EEXIST, errno.EIO, errno.ETIMEDOUT]
 
 
 @pytest.mark.parametrize("code", LOST_REPLIES)
-def test_a_link_whose_reply_was_lost_has_published(
+def test_a_link_with_a_lost_reply_has_published(
     table: MasterTable, steps: Steps, code: int
 ) -> None:
-    """A file server did it, the answer got lost, and the repeated request fails."""
+    """A file server created the link, its reply was lost, and the repeated request fails."""
 
     def lost() -> None:
         raise OSError(code, os.strerror(code))
@@ -122,10 +122,10 @@ def test_a_link_whose_reply_was_lost_has_published(
     assert text_of(table.path, 1) == "mine"
 
 
-def test_a_lost_reply_and_a_version_that_is_gone_delete_nothing(
+def test_a_lost_reply_and_a_vacuumed_version_delete_nothing(
     table: MasterTable, steps: Steps
 ) -> None:
-    """Published, overtaken, vacuumed: the writer cannot find out, and must not clean up."""
+    """Published, superseded, vacuumed: the writer cannot know, and must not clean up."""
 
     def overtaken() -> None:
         newest = MasterTable.open(table.path)
@@ -168,7 +168,7 @@ def cut_segment(table: MasterTable, version: int) -> None:
 
 
 @pytest.mark.parametrize("harm", [damage, lose_segment, cut_segment])
-def test_vacuum_deletes_nothing_while_what_it_keeps_cannot_be_opened(
+def test_vacuum_deletes_nothing_if_a_kept_version_cannot_be_opened(
     table: MasterTable, harm: object
 ) -> None:
     second = table.upsert(row(1, "x"))
@@ -197,8 +197,8 @@ def several_versions(path: Path) -> MasterTable:
 def every_step(
     tmp_path: Path, steps: Steps, action: Callable[[Path], object], other: Callable[[Path], object]
 ) -> Iterator[Path]:
-    """Run ``action`` on a new copy of a table as often as it has steps; ``other`` comes before
-    another step every time."""
+    """Run ``action`` on a new copy of a table once per step; each time ``other`` runs before
+    another step."""
     several_versions(tmp_path / "all")
     number = 0
     while True:
@@ -234,12 +234,12 @@ def test_a_version_that_is_pinned_during_a_vacuum_stays_or_is_refused(
             assert verify(path, 1) == []
         MasterTable.open(path).vacuum(keep=1)
         versions = list_versions(LocalStore(path))
-        assert versions == ([3] if pinned[-1] is None else [1, 3]), "nothing is left half-done"
+        assert versions == ([3] if pinned[-1] is None else [1, 3]), "no partial state is left"
     assert {1, None} == set(pinned), "both happened"
 
 
 def test_a_pin_meets_a_vacuum_at_every_step(tmp_path: Path, steps: Steps) -> None:
-    """The pin's newest version is overtaken and vacuumed while it is being pinned."""
+    """The newest version is superseded and vacuumed while it is being pinned."""
     pinned: list[int] = []
 
     def overtakes(path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_writer_at_every_step_of_a_vacuum(tmp_path: Path, steps: Steps) -> Non
         assert text_of(str(path), 5) == "mine"
 
 
-def test_a_vacuum_that_died_is_finished_by_the_next(tmp_path: Path, steps: Steps) -> None:
+def test_a_crashed_vacuum_is_completed_by_the_next(tmp_path: Path, steps: Steps) -> None:
     class DiedError(Exception):
         pass
 
@@ -316,10 +316,10 @@ def test_a_vacuum_that_died_is_finished_by_the_next(tmp_path: Path, steps: Steps
         assert not [name for name in store.list("work") if not name.startswith("clock")]
 
 
-def test_a_writer_on_another_machine_is_left_in_peace(
+def test_a_writer_on_another_machine_is_not_removed(
     table: MasterTable, steps: Steps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Locks do not reach that far: a free one proves nothing."""
+    """Locks do not work across machines: a free lock proves nothing."""
 
     def vacuums_elsewhere() -> None:
         with monkeypatch.context() as elsewhere:
@@ -334,10 +334,10 @@ def test_a_writer_on_another_machine_is_left_in_peace(
 
 
 @pytest.mark.parametrize("step", ["create", "link"])
-def test_a_writer_that_was_taken_for_dead_cannot_publish(
+def test_a_writer_considered_dead_cannot_publish(
     table: MasterTable, steps: Steps, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Its machine was paused for longer than the grace."""
+    """Its machine was paused for longer than the grace period."""
 
     def a_week_later() -> None:
         (folder,) = (Path(table.path) / "work").iterdir()
@@ -357,7 +357,7 @@ def test_a_writer_that_was_taken_for_dead_cannot_publish(
     assert len(segments(table)) == 2
 
 
-def test_a_lease_of_a_later_release_stops_a_vacuum(table: MasterTable) -> None:
+def test_a_lease_of_a_newer_release_stops_vacuum(table: MasterTable) -> None:
     newest = table.upsert(row(1, "x"))
     with Workspace(table.store) as living:
         lease = living.folder / "lease"
@@ -374,7 +374,7 @@ def long_ago(path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ESTALE])
-def test_a_file_that_vanishes_under_a_reader(
+def test_a_file_deleted_under_a_reader(
     table: MasterTable, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
     """A vacuum on another machine deletes a file that is open here."""

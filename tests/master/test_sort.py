@@ -1,4 +1,4 @@
-"""The external sort: spills, merges in several passes, holds every row."""
+"""The external sort: spills, merges in several passes, loses no row."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def test_sorts_within_any_memory(kind: str, memory: int, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == [], "run files are gone when the sort is done"
 
 
-def test_blocks_stay_small(tmp_path: Path) -> None:
+def test_blocks_have_a_bounded_size(tmp_path: Path) -> None:
     names, table = columns("unique int")
     sort = ExternalSort(table.schema, names, 400_000, tmp_path)
-    sort.add(table.combine_chunks().to_batches()[0])  # one batch, far beyond the memory
+    sort.add(table.combine_chunks().to_batches()[0])  # one batch, much larger than the memory
     largest = max(batch.nbytes for batch in sort.sorted())
     assert largest <= 400_000
 

@@ -92,7 +92,7 @@ def test_every_how_on_postgres(how: str, postgres_uri: str) -> None:
     naive.same_rows(out, naive.join(STREAM, MASTER, "k", how))
 
 
-def test_the_pages_are_the_table(uri: str) -> None:
+def test_pages_contain_all_rows(uri: str) -> None:
     master = ss.SqlMaster(uri, HOSTILE, key="k", page_bytes=1024)
     rows = master.to_table()
     assert rows["k"].to_pylist() == sorted(MASTER["k"].to_pylist())
@@ -102,14 +102,14 @@ def test_the_pages_are_the_table(uri: str) -> None:
     assert reader.bytes_read > 0
 
 
-def test_a_worker_does_not_cut_again(uri: str) -> None:
+def test_a_worker_does_not_recompute_the_cut_points(uri: str) -> None:
     master = ss.SqlMaster(uri, HOSTILE, key="k", page_bytes=1024)
     copy = pickle.loads(pickle.dumps(master))
     assert copy.num_pages == master.num_pages
     assert copy.to_table().equals(master.to_table())
 
 
-def test_rows_that_come_later_are_found(tmp_path: Path) -> None:
+def test_rows_inserted_later_are_found(tmp_path: Path) -> None:
     file = tmp_path / "shop.db"
     database = sqlite3.connect(file)
     fill_sqlite(database, "product")
@@ -209,7 +209,7 @@ def test_an_import_into_a_master_table(uri: str, tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value)[:40] if isinstance(value, dict) else "",
 )
-def test_what_cannot_be_read(
+def test_tables_that_cannot_be_read(
     options: dict[str, Any], error: type[Exception], says: str, sqlite_uri: str
 ) -> None:
     given = {"table": HOSTILE, "key": "k", **options}
@@ -231,7 +231,7 @@ def test_a_password_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_a_server_that_goes_away_and_comes_back() -> None:
-    """The page read raises, nothing is lost, and the run goes on when the server is back."""
+    """The page read raises, nothing is lost, and the run continues when the server is back."""
     pgserver = pytest.importorskip("pgserver")
     with postgres_server() as server:
         uri = server.get_uri()

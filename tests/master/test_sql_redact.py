@@ -1,4 +1,4 @@
-"""Whatever a password consists of, no message shows it."""
+"""No message shows a password, whatever characters it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import semistream as ss
 from semistream.master.sql_redact import redact
 
-# No character of these occurs in the URLs around them, so that each one that is shown is a leak.
+# None of these characters occurs in the surrounding URLs, so each one that is shown is a leak.
 LETTERS = "XYZ0456789/#?@:&=%+ '\"\\;\n*ä€"
 PASSWORDS = st.lists(
     st.sampled_from([*LETTERS, "password=X", "://", "Z@Y", "%58"]), min_size=1, max_size=12
@@ -66,7 +66,7 @@ def test_no_password_is_shown(around: str, password: str) -> None:
         ("shop.db", None),
     ],
 )
-def test_what_is_no_secret_is_shown(uri: str, shown: str | None) -> None:
+def test_other_parts_of_the_url_are_shown(uri: str, shown: str | None) -> None:
     assert redact(uri) == (shown or uri)
 
 
@@ -86,8 +86,8 @@ def test_what_is_no_secret_is_shown(uri: str, shown: str | None) -> None:
         "me:hunter2@127.0.0.1/db",
     ],
 )
-def test_no_part_of_a_password_in_the_words_of_a_driver(uri: str) -> None:
-    """Drivers quote what they take for a port or a host: pieces of a password with such signs."""
+def test_no_part_of_a_password_in_driver_messages(uri: str) -> None:
+    """Drivers quote what they parse as a port or a host, which may be parts of a password."""
     with pytest.raises(ss.SemistreamError) as caught:
         ss.SqlMaster(uri, "t", key="k")
     error: Any = caught.value

@@ -60,7 +60,7 @@ def test_all_pages_are_there_in_order(tmp_path: Path, cuts: Sequence[int], direc
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_deltas_lie_on_top(tmp_path: Path, direct: bool) -> None:
+def test_deltas_are_merged(tmp_path: Path, direct: bool) -> None:
     data = rows(0, 1000)
     table = split(tmp_path / "t", data, (300, 301, 650))
     table = table.upsert(pa.table({"k": [299, 300, 5000], "text": ["a", "b", "c"]})).delete([651])
@@ -80,7 +80,7 @@ def test_deltas_lie_on_top(tmp_path: Path, direct: bool) -> None:
 
 
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
-def test_every_join_runs_on_it(tmp_path: Path, algorithm: str) -> None:
+def test_every_join_on_a_base_in_several_files(tmp_path: Path, algorithm: str) -> None:
     data = rows(0, 1000)
     table = split(tmp_path / "t", data, (300, 650))
     stream = pa.table({"k": pa.array([(i * i) % 1200 for i in range(500)], pa.int64())})
@@ -89,7 +89,7 @@ def test_every_join_runs_on_it(tmp_path: Path, algorithm: str) -> None:
     naive.same_rows(naive.rows_of(found), naive.join(stream, data, "k", "left"))
 
 
-def test_a_file_that_is_cut_off_is_noticed(tmp_path: Path) -> None:
+def test_a_truncated_file_is_detected(tmp_path: Path) -> None:
     table = split(tmp_path / "t", rows(0, 1000), (300, 650))
     middle = table.store.path(table.manifest.segments[1].file)
     middle.write_bytes(middle.read_bytes()[:5000])

@@ -1,4 +1,4 @@
-"""Several writers, dead writers, and what vacuum may and may not remove."""
+"""Concurrent writers, dead writers, and what vacuum may remove."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def segments(table: MasterTable) -> set[str]:
     return {file.name for file in (Path(table.path) / "segments").iterdir()}
 
 
-def test_a_writer_that_comes_second_is_told(table: MasterTable) -> None:
+def test_the_second_writer_raises(table: MasterTable) -> None:
     other = MasterTable.open(table.path)
     winner = table.upsert(row(1, "first"))
     before = segments(table)
@@ -51,10 +51,10 @@ def test_a_writer_that_comes_second_is_told(table: MasterTable) -> None:
     assert newest.upsert(row(1, "second")).version == 3
 
 
-def test_writers_that_finish_at_the_same_moment(
+def test_writers_that_publish_concurrently(
     table: MasterTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both have checked that they are newest and written their segment: only the link decides."""
+    """Both have checked that they are newest and written their segments: the link decides."""
     meeting = threading.Barrier(4)
     publish = changes.publish
 
@@ -85,7 +85,7 @@ def test_writers_that_finish_at_the_same_moment(
     assert MasterTable.open(table.path).num_rows == 2_000
 
 
-def test_a_stale_writer_does_not_fill_a_vacuumed_number(table: MasterTable) -> None:
+def test_a_stale_writer_does_not_reuse_a_vacuumed_number(table: MasterTable) -> None:
     newest = table
     for i in range(4):
         newest = newest.upsert(row(i, "x"))
@@ -115,7 +115,7 @@ def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert table.upsert(row(1, "a")).version == 2
 
 
-def test_what_the_data_raises_comes_through(tmp_path: Path) -> None:
+def test_errors_of_the_input_are_propagated(tmp_path: Path) -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield from numbers(10).to_batches()
         raise ConnectionError("the database went away")
@@ -158,7 +158,7 @@ def test_a_killed_build_leaves_no_table_or_the_old_one(
         assert process.stdout.readline() == b"there\n"
         litter = list((path / "work").iterdir())
         assert litter
-        if existing:  # a living writer is not cleaned up under its feet
+        if existing:  # files of a live writer are not removed
             MasterTable.open(path).vacuum(keep=1)
             assert list((path / "work").iterdir()) == litter
         os.kill(process.pid, signal.SIGKILL)
@@ -175,7 +175,7 @@ def test_a_killed_build_leaves_no_table_or_the_old_one(
     assert list((path / "work").iterdir()) == []
 
 
-def test_vacuum_keeps_what_is_used(table: MasterTable) -> None:
+def test_vacuum_keeps_files_in_use(table: MasterTable) -> None:
     second = table.upsert(row(1, "a"))
     third = second.delete([2])
     fourth = third.compact()
@@ -200,7 +200,7 @@ def test_vacuum_keeps_what_is_used(table: MasterTable) -> None:
     assert removed.files == 6, "three segments with indexes"
     assert young.exists()
     assert removed.bytes > 10_000
-    assert table.to_table().num_rows == 2_000, "opened before: its files are open still"
+    assert table.to_table().num_rows == 2_000, "opened before: its files are still open"
     assert verify(table.path) == []
     with pytest.raises(MasterTableError, match="version 1 of"):
         MasterTable.open(table.path, 1)
@@ -208,7 +208,7 @@ def test_vacuum_keeps_what_is_used(table: MasterTable) -> None:
         fourth.vacuum(keep=0)
 
 
-def test_changed_keys_know_their_limits(table: MasterTable) -> None:
+def test_changed_keys_are_unknown_after_a_rebuild_or_vacuum(table: MasterTable) -> None:
     second = table.upsert(row(1, "a"))
     third = second.delete([2, 2, 99_999])
     fourth = third.compact()
@@ -226,7 +226,7 @@ def test_changed_keys_know_their_limits(table: MasterTable) -> None:
     assert keys(1) is None
 
 
-def test_upserts_must_fit(table: MasterTable) -> None:
+def test_invalid_upserts(table: MasterTable) -> None:
     turned = pa.table({"text": ["a"], "id": pa.array([7], pa.int32())})
     assert table.upsert(turned).num_rows == 2_000
     table = MasterTable.open(table.path)
@@ -240,7 +240,7 @@ def test_upserts_must_fit(table: MasterTable) -> None:
     assert len(segments(table)) == 4
 
 
-def test_deletes_take_keys_in_many_forms(tmp_path: Path) -> None:
+def test_supported_key_types_of_delete(tmp_path: Path) -> None:
     data = pa.table({"a": [1, 1, 2, 3, 4], "b": ["x", "y", "x", "x", "x"], "v": range(5)})
     table = MasterTable.build(data, tmp_path / "t", key=["a", "b"])
     table = table.delete([(1, "y"), (9, "x"), (2, "nope")])

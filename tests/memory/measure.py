@@ -1,7 +1,7 @@
-"""Run one join over a long stream and print what it held, as JSON. Started by the memory tests.
+"""Run one join over a long stream and print its memory as JSON. Started by the memory tests.
 
-The process is warmed up with a run over a tiny table first, so that what is measured afterwards
-is what the join holds and not the code it loads.
+The process is warmed up with a run over a tiny table first, so that the measurement
+covers the join's memory and not the code it loads.
 """
 
 from __future__ import annotations

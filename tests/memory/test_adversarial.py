@@ -1,4 +1,4 @@
-"""The budget holds and the rows are right, whatever the stream's keys and the table's rows are."""
+"""The budget holds and the rows are correct for adversarial keys and rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The budget is kept: by the books at every push, and by the process as a whole."""
+"""The budget holds: by the run's counters at every push, and by the process as a whole."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(*arguments: object) -> str:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The path of a table of so many products, built once by another process."""
+    """The path of a table of ``rows`` products, built once by another process."""
     folder = tmp_path_factory.mktemp("memory")
 
     def get(rows: int, page_bytes: str) -> Path:
@@ -41,7 +41,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def check(algorithm: str, table: Any, rows: int, tuples: int, memory: str) -> None:
-    # Whoever reads a page for a single tuple is better off with small ones.
+    # Small pages for joins that read a page for a single tuple.
     page_bytes = "16KiB" if algorithm.endswith("inlj") else "256KiB"
     path, tiny = table(rows, page_bytes), table(1_000, page_bytes)
     measured = json.loads(start(algorithm, path, tuples, memory, tiny))

@@ -1,4 +1,4 @@
-"""A run and its master table, both used at once in any order.
+"""A run and its master table, used concurrently in any order.
 
 A run follows its table: it moves to the newest version when a push begins, after it has served
 everything that waits. So every tuple joins the version that was the newest when it was pushed.
@@ -112,7 +112,7 @@ class ChangingTable(RuleBasedStateMachine):
         self.deltas = 0
 
     def fold_many_deltas(self) -> None:
-        """Each delta is one more page to hold while reading; the budgets here are small."""
+        """Each delta needs one more page buffer; the budgets here are small."""
         self.deltas += 1
         if self.deltas > 4:
             self.compact()
@@ -138,7 +138,7 @@ def test_a_table_that_changes(algorithm: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
-def test_a_table_that_changes_at_length(algorithm: str) -> None:
+def test_a_table_that_changes_long_run(algorithm: str) -> None:
     run_machine(algorithm, examples=150, steps=60)
 
 

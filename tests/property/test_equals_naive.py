@@ -1,4 +1,4 @@
-"""Whatever Hypothesis draws, the rows are those of the naive join and the books are in order."""
+"""For any input, the rows are those of the naive join and the counters add up."""
 
 from __future__ import annotations
 
@@ -134,5 +134,5 @@ def test_equals_naive(algorithm: str, drawn: Drawn) -> None:
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
 @given(drawn=examples())
 @settings(max_examples=400)
-def test_equals_naive_at_length(algorithm: str, drawn: Drawn) -> None:
+def test_equals_naive_long_run(algorithm: str, drawn: Drawn) -> None:
     check(algorithm, drawn)

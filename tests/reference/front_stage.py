@@ -127,7 +127,7 @@ class FrontStage:
         return sorted(kept, key=lambda entry: entry[0][0].key)
 
     def make_room(self, rows: int) -> list[Row]:
-        """Evict the least frequent entries until so many rows fit."""
+        """Evict the least frequent entries until ``rows`` rows fit."""
         evicted: list[Row] = []
         while self.entries and self.capacity - self.held() < rows:
             evicted += self.entries.pop(min(self.entries, key=self.rank)).rows
@@ -183,7 +183,7 @@ class FrontPhase:
             self.look_up(vacant(), miss)
 
     def look_up(self, most_misses: int, miss: Callable[[Tuple], None]) -> None:
-        """Lines 2 to 11: until so many tuples have missed. A null key misses, and then leaves."""
+        """Lines 2 to 11: until ``most_misses`` misses. A null key misses, and then leaves."""
         buffer = self.join.stream_buffer
         misses = 0
         while buffer:

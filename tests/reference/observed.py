@@ -1,7 +1,7 @@
-"""Our joins, seen from outside: what an observer, the counters and the returned rows show.
+"""Our joins as black boxes: what an observer, the counters and the returned rows show.
 
-Nothing here looks into a run. What a reference must know of it (how many tuples the window
-holds, how many pages the pool has) is found out by watching when it starts to read.
+Nothing here accesses a run's internals. What a reference must know (the size of the window, the
+pages of the pool) is inferred from when the run starts to read.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Watched:
 
 
 def batch_of(tuples: Sequence[Tuple], padding: int) -> pa.RecordBatch:
-    """The tuples with so many bytes of padding: wide tuples make a small window."""
+    """The tuples with ``padding`` bytes each: wide tuples make a small window."""
     numbers = pa.array([tuple_.number for tuple_ in tuples], pa.int64())
     keys = pa.array([tuple_.key for tuple_ in tuples], pa.int64())
     columns = {"n": numbers, "k": keys}

@@ -96,7 +96,7 @@ _OPTIONS: dict[str, Callable[[Knobs], dict[str, Any]]] = {
 
 @cache
 def front_rows(front_bytes: int) -> int:
-    """Rows that a front stage of so many bytes holds, whatever join it belongs to."""
+    """Rows that a front stage of ``front_bytes`` bytes holds, for any join."""
     with TemporaryDirectory() as folder:
         master = build(Path(folder) / "table", range(100), 384)
         options = {"front_stage": front_bytes, "disk_buffer_pages": 1}
@@ -162,7 +162,7 @@ def _hybrid(name: str, master: Any, relation: Relation, knobs: Knobs, options: A
 
 
 def _nested_loop(name: str, master: Any, relation: Relation, knobs: Knobs, options: Any) -> Made:
-    # a threshold so high that it stays above what the watching pushes, however it moves
+    # a threshold too high for the probing pushes to reach, however it moves
     pool = {**options, "threshold": 10**60} if name == "cinlj" else options
     sizes = {"pool_pages": pool_pages_of(name, master, relation, **pool)}
     if name == "inlj":

@@ -1,4 +1,4 @@
-"""The references themselves: exact, literal where the papers are literal, and no idle switch."""
+"""The references themselves: exact, literal where the papers are, no switch without effect."""
 
 from __future__ import annotations
 
@@ -122,20 +122,20 @@ def test_the_literal_loop_is_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in MAKERS if name not in NEED_FOREIGN_KEYS])
-def test_the_literal_loop_is_exact_with_keys_that_r_does_not_hold(name: str) -> None:
+def test_the_literal_loop_is_exact_with_absent_keys(name: str) -> None:
     stream = zipfian(400, range(-4, 40))
     rows = [row for row in make(name, GROUND).push(stream).rows if row[0] < SERVED]
     naive.same_rows(rows, answer(stream[:SERVED], GROUND))
 
 
 @pytest.mark.parametrize("name", NEED_FOREIGN_KEYS)
-def test_the_literal_loop_waits_for_ever_for_a_key_that_r_does_not_hold(name: str) -> None:
+def test_the_literal_loop_never_ends_with_an_absent_key(name: str) -> None:
     with pytest.raises(Stuck, match="100"):
         make(name, GROUND).push([*FOREIGN_KEYS[:20], Tuple(400, 100), *FOREIGN_KEYS[20:]])
 
 
 @pytest.mark.parametrize("name", ["meshjoin", "r-meshjoin", "hybridjoin", "inlj"])
-def test_our_differences_change_nothing_there(name: str) -> None:
+def test_our_differences_change_nothing_under_the_papers_assumptions(name: str) -> None:
     """The joins without a front stage or pinned pages read the same pages and return the same."""
     switches = {**as_built(name), "last_chunk_may_be_short": False}
     if "mesh" not in name:
@@ -159,7 +159,7 @@ ANY_KEYS = [
 
 
 @EVERY_REFERENCE
-def test_the_loop_with_our_differences_is_exact_anywhere(name: str) -> None:
+def test_the_loop_with_our_differences_is_exact_on_any_input(name: str) -> None:
     for relation in (HOSTILE, GROUND, pages([]), pages([5])):
         calls = run(make(name, relation, **as_built(name)), ANY_KEYS)
         naive.same_rows(rows_of(calls), answer(ANY_KEYS, relation))
@@ -170,11 +170,11 @@ def test_the_loop_with_our_differences_is_exact_anywhere(name: str) -> None:
     ("name", "switch"), [(name, switch) for name in MAKERS for switch in as_built(name)]
 )
 def test_every_switch_changes_something(name: str, switch: str) -> None:
-    """A difference that no trace shows is none, and should not be stated."""
+    """A difference without an effect on the trace should not be documented."""
     built = run(make(name, HOSTILE, **as_built(name)), ANY_KEYS)
     expected = [(visible(call.events), call.rows, call.waiting) for call in built]
     try:
         without = run(make(name, HOSTILE, **{**as_built(name), switch: False}), ANY_KEYS)
     except (Stuck, AssertionError):
-        return  # the paper's loop does not get through this input
+        return  # the paper's loop cannot process this input
     assert [(visible(call.events), call.rows, call.waiting) for call in without] != expected

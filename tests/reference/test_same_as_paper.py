@@ -163,7 +163,7 @@ def drawn_cases(examples: int) -> Any:
             keys=unique_keys | master_keys,
             page_bytes=st.sampled_from([256, 320, 384]),
             stream=streams,
-            # the first batch has tuples: the memory is divided by what they look like
+            # the first batch is not empty: the memory plan depends on its tuples
             sizes=st.lists(st.integers(0, 12), min_size=1, max_size=4).filter(itemgetter(0)),
             pause_every=st.integers(0, 5),
             finish_by_steps=st.booleans(),

@@ -1,4 +1,4 @@
-"""What the references have in common: the relation, the events of a trace, and who calls the loop.
+"""Shared by the references: the relation, the events of a trace, and the calls of the loop.
 
 A paper's loop never ends; a run of ours works while it is called. So each reference has the calls
 of a run (``push``, ``step``, ``flush``), and each call returns what happened during it.
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 
 class Tuple(NamedTuple):
-    """A stream tuple: a number that tells it from all others, and its key."""
+    """A stream tuple: a unique number, and its key."""
 
     number: int
     key: int | None
@@ -102,7 +102,7 @@ def visible(events: Iterable[Any]) -> list[tuple[Any, ...]]:
 
 @dataclass
 class Call:
-    """What one call of push, step or flush did."""
+    """The effects of one call of push, step or flush."""
 
     events: list[Any] = field(default_factory=list)
     rows: list[tuple[int, int | None]] = field(default_factory=list)  # tuple number, row's value
@@ -114,7 +114,7 @@ class Call:
 
 
 class Stuck(Exception):  # noqa: N818 (a state of the paper's loop, not a mistake of the caller)
-    """The loop, read literally, would repeat the same iteration for ever."""
+    """The loop, read literally, would repeat the same iteration forever."""
 
 
 class Loop(ABC):

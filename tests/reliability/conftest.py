@@ -20,7 +20,7 @@ def tally(record_property: Callable[[str, object], None]) -> Tally:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """In memory where the system has such a place: all this is file operations."""
+    """In memory if available, because these tests consist of file operations."""
     if not MEMORY.is_dir():
         yield tmp_path
         return

@@ -1,4 +1,4 @@
-"""Trying every state that a crash may leave of something that was recorded."""
+"""Checks every state that a crash may leave of a recorded operation."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def try_all(
             except BaseException as error:
                 raise AssertionError(f"crash point {crash.what}: {error!r}") from error
             shutil.rmtree(folder)
-    assert states >= 5, "hardly anything was recorded"
+    assert states >= 5, "too few operations were recorded"
     return points

@@ -1,9 +1,9 @@
-"""What a disk may hold after a crash, given everything that was done to a folder.
+"""The possible contents of a disk after a crash, given all operations on a folder.
 
 A file is its content; a folder is a map of names. Both are certain only as of their last sync.
-What came after it may be kept or lost when the power fails: every file and every folder on its
-own, as POSIX allows, although most file systems are kinder. A process that is killed loses
-nothing that it has written.
+What came after it may be kept or lost when the power fails, independently for each file and folder,
+as POSIX allows, although most file systems guarantee more. A process that is killed loses nothing
+that it has written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time that passes, as far as the litter of dead writers is concerned."""
+"""Simulates that the grace period of dead writers is over."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from semistream.master import vacuum, workspace
 
 @contextmanager
 def grace_is_over() -> Iterator[None]:
-    """What a writer left that may be alive on another machine is old enough to be removed."""
+    """Files of a writer on another machine are old enough to be removed."""
     with mock.patch.object(vacuum, "GRACE", -1.0), mock.patch.object(workspace, "GRACE", -1.0):
         yield

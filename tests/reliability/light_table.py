@@ -1,7 +1,7 @@
 """A master table whose segments are small JSON files: all steps on disk, none of the sorting.
 
-What a schedule is about, the order of locks, files, manifests and pins, is the real code. Segments
-cost more time than all of that together, so here they are written and read by a few lines.
+Locks, files, manifests and pins, whose order a schedule varies, use the real code. Segments would
+take more time than all of that together, so they are replaced by a few lines.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class LightTable(MasterTable):
 
 
 class _LightWriter:
-    """In the place of SegmentWriter, for compact."""
+    """Replaces SegmentWriter, for compact."""
 
     def __init__(self, store: LocalStore, name: str, kind: str, *args: Any) -> None:
         self._place = store, name, kind

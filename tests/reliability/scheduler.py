@@ -96,10 +96,10 @@ class Scheduler:
             self._hand_over(current)
 
     def wait(self) -> None:
-        """Let others go first: what this task needs is locked."""
+        """Yield to other tasks: a lock that this task needs is held."""
         current = self._current
         assert current is not None
-        assert len(self._waiting) > 1, "the only task left waits for itself"
+        assert len(self._waiting) > 1, "deadlock: the only remaining task waits"
         self._hand_over(current)
 
     def locked(self, descriptor: int) -> int:

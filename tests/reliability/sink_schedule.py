@@ -95,7 +95,7 @@ def run_schedule(scheduler: Scheduler, drivers: Drivers, seed: int) -> None:
 
 
 def write_light(rows: Any, schema: Any, path: Path, compression: str, disk: Any) -> tuple[int, int]:
-    """In the place of write_parquet: the same steps on disk, a fraction of the time."""
+    """Replaces write_parquet: the same steps on disk, a fraction of the time."""
     table = pa.Table.from_batches(rows, schema=schema)
     lines = "".join(f"{b} {n}\n" for b, n in zip(*table.to_pydict().values(), strict=True)).encode()
     with writing(path):

@@ -34,7 +34,7 @@ def data(rows: Rows) -> pa.Table:
 
 @dataclass(frozen=True)
 class Change:
-    """What one writer wants; its text is its own, so that its rows are told from all others."""
+    """The change of one writer; its text is unique, so that its rows can be identified."""
 
     kind: str
     key: int
@@ -63,7 +63,7 @@ class Change:
 
 @dataclass
 class World:
-    """One table, who works on it, and what they believe."""
+    """One table, its tasks, and what they observed."""
 
     kind: type[MasterTable]
     path: Path
@@ -93,7 +93,7 @@ class World:
         return run
 
     def publish(self, store: Any, workspace: Any, manifest: Manifest, written: Any) -> None:
-        """In the place of the real one, to note who published what."""
+        """Replaces the real one, to record who published what."""
         publish(store, workspace, manifest, written)
         self.published.append((manifest.version, self.writers[threading.get_ident()]))
 
@@ -162,7 +162,7 @@ def run_schedule(scheduler: Scheduler, world: World, seed: int) -> None:
 
 
 def check(world: World, killed: list[Change]) -> None:
-    """``killed``: a writer who did not live to see whether it had published."""
+    """``killed``: writers that were killed before they knew whether they had published."""
     there = list_versions(LocalStore(world.path))
     by_version = dict(world.published)
     assert len(by_version) == len(world.published), "two writers published the same version"
@@ -197,7 +197,7 @@ def check_vacuum(world: World) -> None:
         for segment in world.kind.open(world.path, version).manifest.segments
         for name in (segment.name, segment.index)
     }
-    assert set(left.store.list("segments")) == used, "litter, or something in use was removed"
+    assert set(left.store.list("segments")) == used, "garbage is left, or a file in use was removed"
     assert left.store.list("work") == []
 
 

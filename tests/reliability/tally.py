@@ -1,4 +1,4 @@
-"""Counts of what was tried, shown at the end of a test run."""
+"""Counts of tried cases, shown at the end of a test run."""
 
 from __future__ import annotations
 

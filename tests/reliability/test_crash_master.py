@@ -74,9 +74,7 @@ def contents(path: Path) -> dict[int, Rows]:
 
 @pytest.mark.parametrize("losses", QUICK_AND_SLOW)
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_is_there_or_not(
-    name: str, losses: Sequence[Loss], folder: Path, tally: Tally
-) -> None:
+def test_a_change_is_atomic(name: str, losses: Sequence[Loss], folder: Path, tally: Tally) -> None:
     disk = folder / "disk"
     disk.mkdir()
     change = CHANGES[name]
@@ -121,7 +119,7 @@ def check(
 
 
 @pytest.mark.parametrize("losses", QUICK_AND_SLOW)
-def test_a_pin_outlives_a_crash(losses: Sequence[Loss], folder: Path, tally: Tally) -> None:
+def test_a_pin_survives_a_crash(losses: Sequence[Loss], folder: Path, tally: Tally) -> None:
     """Once it was given, a replay gets the same version, whatever was published since."""
     disk = folder / "disk"
     disk.mkdir()

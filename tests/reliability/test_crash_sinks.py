@@ -1,5 +1,5 @@
-"""A warehouse after a crash at any point: a batch is wholly there or not at all, and a driver
-that starts again makes it be there exactly once."""
+"""A warehouse after a crash at any point: a batch is stored completely or not at all, and a
+restarted driver stores it exactly once."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ def write_with_a_dead_task(sink: Any) -> None:
 
 
 def write_twice(sink: Any) -> None:
-    """The answer of the first commit was lost."""
+    """The reply of the first commit was lost."""
     write(sink, NEW)
     write(sink, NEW, (0, 3, 4, 10))
 
 
 def abort_late(sink: Any) -> None:
-    """Spark may abort what was committed, if it did not get the answer."""
+    """Spark may abort a committed batch, if it did not get the reply."""
     staged = stage(sink, NEW)
     sink.commit(staged, NEW)
     sink.abort(staged, NEW)
@@ -96,7 +96,7 @@ class Warehouse:
         return self.rows_for_anyone()
 
     def rows_for_anyone(self) -> list[tuple[int, int]]:
-        """What a reader sees that has never heard of us."""
+        """The rows that a generic Parquet or Delta reader returns."""
         if self.output == "parquet":
             return _rows([pq.read_table(file) for file in self.folder.glob("*.parquet")])
         from deltalake import DeltaTable
@@ -119,7 +119,7 @@ def rows_of(*batches: Batch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("name", SCENARIOS)
 @pytest.mark.parametrize("output", ["parquet", "delta"])
 @pytest.mark.parametrize("losses", QUICK_AND_SLOW)
-def test_a_batch_is_there_or_not(
+def test_a_batch_is_atomic(
     output: str, name: str, losses: Sequence[Loss], folder: Path, tally: Tally
 ) -> None:
     disk = folder / "disk"

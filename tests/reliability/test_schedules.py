@@ -27,7 +27,7 @@ def slow(seeds: range, *further: pytest.MarkDecorator) -> Any:
 
 
 def chunks(count: int) -> list[Any]:
-    """In pieces, so that all cores have something to do; all but the first have their target."""
+    """Split into chunks for all cores; all but the first are marked long."""
     size = 10_000
     further = [slow(range(at, at + size), pytest.mark.long) for at in range(size, count, size)]
     return [slow(range(size)), *further]

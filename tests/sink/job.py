@@ -1,4 +1,4 @@
-"""A streaming job into a warehouse, also as a process of its own that can be killed.
+"""A streaming job into a warehouse, also as a separate process that can be killed.
 
 Arguments: folder, output, url (or -), way (sink or foreach), Spark's master.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def start(spark: Any, folder: Path, output: str, url: str, way: str) -> Any:
-    """The query: all files of ``in``, one a batch, joined with ``master``."""
+    """The query: all files of ``in``, one per batch, joined with ``master``."""
     import semistream as ss
 
     orders = (

@@ -1,4 +1,4 @@
-"""What the fault tests run: input, a master table, a warehouse, and what must be in it."""
+"""The job of the fault tests: input, a master table, a warehouse, and its expected rows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ CHANGED = MASTER.slice(0, 500).set_column(1, "v", [[f"new {i}" for i in range(50
 class Job:
     """A folder with input and master table, and the job that runs on it.
 
-    It runs in a process of its own, which may be killed (:meth:`run`, :meth:`beside`), or in a
-    session that tests share (:meth:`start`); ``markers`` is where its accidents are ordered.
+    It runs in a separate process, which may be killed (:meth:`run`, :meth:`beside`), or in a
+    session that tests share (:meth:`start`); faults are requested in the folder ``markers``.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Job:
 
     @contextlib.contextmanager
     def beside(self, *accidents: str) -> Iterator[subprocess.Popen[bytes]]:
-        """The job while something else goes on; it is gone afterwards, however it went."""
+        """The job in the background; it is terminated afterwards."""
         self.order(*accidents)
         with open(self.folder / "stderr", "w+") as errors:
             process = self._process(errors, "local[2]")
@@ -94,7 +94,7 @@ class Job:
         return [int(pid) for pid in file.read_text().split()] if file.exists() else []
 
     def frozen(self) -> list[int]:
-        """What ``freeze:1`` has stopped: driver, JVM, and who was about to commit."""
+        """The processes that ``freeze:1`` stopped: driver, JVM, and the committing process."""
         return sorted({*self.pids(), int((self.folder / "freeze-1").read_text())})
 
     def _process(self, errors: Any, master: str) -> subprocess.Popen[bytes]:
@@ -115,7 +115,7 @@ class Job:
     # -- in a session ----------------------------------------------------------------------
 
     def in_session(self, faults: Path) -> None:
-        """Accidents are ordered in the session's folder from now on, where none is left."""
+        """Request faults in the session's folder from now on, and clear old requests."""
         for old in faults.iterdir():
             old.unlink()
         self.markers = faults
@@ -125,7 +125,7 @@ class Job:
     def start(self, spark: Any, *accidents: str, keep: bool = False) -> Any:
         """The running query; it ends when all input is in the warehouse.
 
-        ``keep``: whoever waits since an earlier run goes on waiting.
+        ``keep``: processes that wait since an earlier run keep waiting.
         """
         if not keep:
             self.order(*accidents)
@@ -141,11 +141,11 @@ class Job:
         return (self.markers / accident.replace(":", "-")).exists()
 
     def go(self) -> None:
-        """Whoever waits goes on."""
+        """Resume waiting processes."""
         (self.markers / "go").touch()
 
     def move(self, name: str, folder: Path) -> None:
-        """Have ``master`` or ``out`` lie in another folder."""
+        """Move ``master`` or ``out`` to another folder."""
         folder.mkdir(exist_ok=True)
         if (self.folder / name).exists():
             shutil.copytree(self.folder / name, folder, dirs_exist_ok=True)
@@ -160,7 +160,7 @@ class Job:
     # -- what must come of it --------------------------------------------------------------
 
     def upsert_from(self, batch: int) -> None:
-        """Change many rows; batches before this one have begun, and must not see it."""
+        """Change many rows; batches before this one have started, and must not see it."""
         self.master = self.master.upsert(CHANGED)
         self.changes_from(batch)
 
@@ -184,7 +184,7 @@ class Job:
         return naive.rows_of([pq.read_table(self.folder / "out")])
 
     def check(self, batches: int | None = None) -> None:
-        """The warehouse holds the naive join (of so many batches): nothing missing or twice."""
+        """Assert that the warehouse has exactly the naive join (of the first ``batches``)."""
         naive.same_rows(self.read(), self.expected(batches))
 
 
@@ -199,5 +199,5 @@ def make_job(folder: Path, warehouse: str, url: str = "-", **options: Any) -> Jo
 def until(true: Callable[[], bool], seconds: float = 240.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""One suite for all warehouses, without Spark: staged is invisible, committed is there once."""
+"""One suite for all warehouses, without Spark: staged rows are invisible, committed ones unique."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
 
 
 def read(kind: str, folder: Path) -> naive.Rows:
-    """As any reader would, without a word from us."""
+    """As a generic reader would."""
     if kind == "delta":
         from deltalake import DeltaTable
 
@@ -78,7 +78,7 @@ def expected(*spans: tuple[int, int]) -> naive.Rows:
     return [(n, f"text {n}") for first, count in spans for n in range(first, first + count)]
 
 
-def test_committed_rows_are_there_once(warehouse: Warehouse) -> None:
+def test_committed_rows_are_stored_once(warehouse: Warehouse) -> None:
     sink = pickle.loads(pickle.dumps(warehouse.make()))
     sink.check(SCHEMA)
     batch = Batch("query-1", 0)
@@ -97,11 +97,11 @@ def test_committed_rows_are_there_once(warehouse: Warehouse) -> None:
 
 
 def test_a_replayed_batch_adds_nothing(warehouse: Warehouse) -> None:
-    """Also if it was cut otherwise, and other tasks died before."""
+    """Even if it was partitioned differently, and other tasks crashed before."""
     sink = warehouse.make()
     for number in range(3):
         batch = Batch("query-1", number)
-        sink.stage(rows(number * 10, 4), SCHEMA, batch, 0)  # a task that died
+        sink.stage(rows(number * 10, 4), SCHEMA, batch, 0)  # a crashed task
         staged = [sink.stage(rows(number * 10, 10), SCHEMA, batch, 0)]
         assert sink.commit(staged, batch)
         again = [
@@ -121,8 +121,8 @@ def test_an_aborted_batch_leaves_nothing(warehouse: Warehouse) -> None:
     naive.same_rows(warehouse.read(), expected((0, 3)))
 
 
-def test_an_abort_after_the_commit_takes_nothing_away(warehouse: Warehouse) -> None:
-    """The driver may have lost the answer of a commit that went through."""
+def test_an_abort_after_the_commit_removes_nothing(warehouse: Warehouse) -> None:
+    """The driver may have lost the reply of a successful commit."""
     sink = warehouse.make()
     batch = Batch("query-1", 0)
     staged = [sink.stage(rows(0, 10), SCHEMA, batch, 0)]
@@ -131,7 +131,7 @@ def test_an_abort_after_the_commit_takes_nothing_away(warehouse: Warehouse) -> N
     naive.same_rows(warehouse.read(), expected((0, 10)))
 
 
-def test_a_first_batch_that_died_is_no_obstacle(warehouse: Warehouse) -> None:
+def test_a_crashed_first_batch_does_not_block_the_next(warehouse: Warehouse) -> None:
     batch = Batch("query-1", 0)
     warehouse.make().stage(rows(0, 4), SCHEMA, batch, 0)
     sink = warehouse.make()
@@ -141,7 +141,7 @@ def test_a_first_batch_that_died_is_no_obstacle(warehouse: Warehouse) -> None:
 
 
 def test_a_checkpoint_that_is_older_than_the_sink(warehouse: Warehouse) -> None:
-    """Restored from a backup, it gives old numbers to other rows: they must not vanish."""
+    """Restored from a backup, it reuses old numbers for other rows, which must not be lost."""
     for number in range(4):
         batch = Batch("query-1", number)
         sink = warehouse.make()
@@ -154,14 +154,14 @@ def test_a_checkpoint_that_is_older_than_the_sink(warehouse: Warehouse) -> None:
         sink.commit(staged, old)
     sink.abort(staged, old)
     naive.same_rows(warehouse.read(), expected((0, 40)))
-    for number, is_new in ((3, False), (4, True)):  # the newest may come again, as Spark does it
+    for number, is_new in ((3, False), (4, True)):  # Spark may replay the newest batch
         batch = Batch("query-1", number)
         staged = [sink.stage(rows(10 * number, 10), SCHEMA, batch, 0)]
         assert sink.commit(staged, batch) is is_new
     naive.same_rows(warehouse.read(), expected((0, 50)))
 
 
-def test_queries_do_not_know_each_other(warehouse: Warehouse) -> None:
+def test_queries_are_independent(warehouse: Warehouse) -> None:
     sink = warehouse.make()
     for name in ("query-1", "another/query; with '\"signs"):
         batch = Batch(name, 0)
@@ -169,7 +169,7 @@ def test_queries_do_not_know_each_other(warehouse: Warehouse) -> None:
     naive.same_rows(warehouse.read(), expected((0, 5), (0, 5)))
 
 
-def test_rows_that_fail_half_way(warehouse: Warehouse) -> None:
+def test_a_row_iterator_that_fails(warehouse: Warehouse) -> None:
     class BrokenError(Exception):
         pass
 
@@ -200,7 +200,7 @@ def test_other_columns_are_refused(warehouse: Warehouse) -> None:
     sink.commit([sink.stage(rows(0, 5), SCHEMA, batch, 0)], batch)
     other = pa.table({"n": [1], "extra": [2]})
     if isinstance(sink, ParquetSink):
-        return  # a folder has no schema of its own
+        return  # a folder has no schema
     with pytest.raises(ss.SchemaError, match="extra"):
         sink.check(other.schema)
     later = Batch("query-1", 1)
@@ -222,7 +222,7 @@ def test_nothing_is_left_behind(warehouse: Warehouse, tmp_path: Path, postgres: 
 
 
 def test_a_server_that_crashed_between_stage_and_commit(postgres: Any) -> None:
-    """Unlogged tables are empty after a crash; the commit must not believe them."""
+    """Unlogged tables are empty after a crash; the commit must detect that."""
     uri = postgres.get_uri()
     sink = open_sink("postgresql", uri=uri, table="crashed", patience=2)
     batch = Batch("query-1", 0)
@@ -249,13 +249,13 @@ def test_a_server_that_crashed_between_stage_and_commit(postgres: Any) -> None:
         ("postgresql", {"uri": "postgresql://x/y", "table": "t", "patience": "long"}, "'long'"),
     ],
 )
-def test_options_that_cannot_work(output: str, options: dict[str, Any], says: str) -> None:
+def test_invalid_options(output: str, options: dict[str, Any], says: str) -> None:
     with pytest.raises(ss.ConfigError, match=says) as caught:
         open_sink(output, **options)
     assert "secret" not in str(caught.value)
 
 
-def test_places_that_cannot_be_written(tmp_path: Path) -> None:
+def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for output in ("parquet", "delta"):
         with pytest.raises(ss.ConfigError, match="is a file"):

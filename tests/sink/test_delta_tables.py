@@ -1,4 +1,4 @@
-"""Delta tables that others made: written as they demand, or refused by name."""
+"""Delta tables of other writers: written as they require, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ DEMANDS: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("demand", DEMANDS)
-def test_a_table_that_demands_more_is_refused(demand: str, tmp_path: Path) -> None:
+def test_a_table_with_unsupported_requirements_is_refused(demand: str, tmp_path: Path) -> None:
     make, says = DEMANDS[demand]
     make(tmp_path / "table")
     sink = open_sink("delta", path=tmp_path / "table")
@@ -81,7 +81,7 @@ def test_a_table_that_demands_more_is_refused(demand: str, tmp_path: Path) -> No
     assert sorted((tmp_path / "table/_delta_log").iterdir()) == before
 
 
-def test_not_null_is_honoured(tmp_path: Path) -> None:
+def test_not_null_is_enforced(tmp_path: Path) -> None:
     fields = [deltalake.Field("n", "long", nullable=False), deltalake.Field("day", "string")]
     create(tmp_path / "table", fields)
     sink = open_sink("delta", path=tmp_path / "table")
@@ -93,7 +93,7 @@ def test_not_null_is_honoured(tmp_path: Path) -> None:
     assert deltalake.DeltaTable(tmp_path / "table").to_pyarrow_table().num_rows == 2
 
 
-def test_a_table_of_ours_allows_nulls_in_later_batches(tmp_path: Path) -> None:
+def test_a_new_table_allows_nulls_in_later_batches(tmp_path: Path) -> None:
     sink = open_sink("delta", path=tmp_path / "table")
     strict = pa.schema([field.with_nullable(False) for field in SCHEMA])
     full = ROWS.filter(pa.compute.field("n").is_valid()).cast(strict)
@@ -113,7 +113,7 @@ def test_a_table_of_ours_allows_nulls_in_later_batches(tmp_path: Path) -> None:
         {"delta.enableDeletionVectors": "true"},
     ],
 )
-def test_settings_that_ask_nothing_of_an_appending_writer(
+def test_settings_that_do_not_affect_an_appending_writer(
     settings: dict[str, str], tmp_path: Path
 ) -> None:
     create(tmp_path / "table", configuration=settings)
@@ -124,7 +124,7 @@ def test_settings_that_ask_nothing_of_an_appending_writer(
 
 
 def test_two_drivers_commit_the_same_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One looked before the other committed: the log itself decides."""
+    """One checked before the other committed: the log itself decides."""
     first, ghost = (open_sink("delta", path=tmp_path / "table") for _ in range(2))
     create(tmp_path / "table")
     late = [ghost.stage(ROWS.to_batches(), None, BATCH, 0)]

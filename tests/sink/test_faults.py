@@ -1,4 +1,4 @@
-"""Whoever dies, the warehouse ends up with exactly the naive join: killed for real."""
+"""Processes are really killed; the warehouse ends up with exactly the naive join."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
 
 
 def into(*warehouses: str, long: tuple[str, ...] = ()) -> pytest.MarkDecorator:
-    """A test for each warehouse; those in ``long`` have a target of their own."""
+    """A test for each warehouse; those in ``long`` are marked long."""
     further = [pytest.param(name, marks=pytest.mark.long) for name in long]
     return pytest.mark.parametrize("job", [*warehouses, *further], indirect=True)
 
@@ -46,8 +46,8 @@ def died(job: Job, accident: str) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @into("parquet", "postgresql", long=("delta", "foreach"))
-def test_drivers_that_die_one_after_the_other(job: Job, two_hosts: Any, sessions: Any) -> None:
-    """The last driver is a session that tests share: starting one is what costs time."""
+def test_drivers_killed_one_after_another(job: Job, two_hosts: Any, sessions: Any) -> None:
+    """The last driver is a session that tests share, because starting one is slow."""
     died(job, "before:1")
     assert len(job.read()) == ROWS
     job.upsert_from(2)  # between an attempt of batch 1 and its replay
@@ -56,15 +56,15 @@ def test_drivers_that_die_one_after_the_other(job: Job, two_hosts: Any, sessions
     job.in_session(sessions.faults)
     job.start(two_hosts).awaitTermination()
     job.check()
-    job.start(two_hosts).awaitTermination()  # nothing new: nothing more
+    job.start(two_hosts).awaitTermination()  # no new input: no new rows
     job.check()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @into(*ALL)
-def test_workers_and_executors_that_die(job: Job, two_hosts: Any, sessions: Any) -> None:
-    """One query on two executors: it lives through all of it, and nobody starts it again."""
+def test_killed_workers_and_executors(job: Job, two_hosts: Any, sessions: Any) -> None:
+    """One query on two executors: it survives all faults without a restart."""
     pq.write_table(CHANGED, job.folder / "changed.parquet")
     job.changes_from(4)
     job.in_session(sessions.faults)
@@ -78,10 +78,10 @@ def test_workers_and_executors_that_die(job: Job, two_hosts: Any, sessions: Any)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @into("parquet", "delta", "postgresql")
-def test_a_driver_that_was_stopped_goes_on_beside_its_successor(
+def test_a_paused_driver_resumes_beside_its_successor(
     job: Job, two_hosts: Any, sessions: Any
 ) -> None:
-    """A paused machine: it wakes up in the middle of a commit that its successor has made."""
+    """A paused machine: it resumes in the middle of a commit that its successor has completed."""
     with job.beside("freeze:1") as zombie:
         until(lambda: stopped(job, zombie))
         assert len(job.read()) == ROWS
@@ -90,7 +90,8 @@ def test_a_driver_that_was_stopped_goes_on_beside_its_successor(
         job.check()
         for pid in job.frozen():
             os.kill(pid, signal.SIGCONT)
-        zombie.wait(timeout=120)  # Spark notices that another one wrote the checkpoint, or not
+        # Spark may or may not notice that another driver wrote the checkpoint
+        zombie.wait(timeout=120)
         job.check()
     job.feed(1)
     job.start(two_hosts).awaitTermination()
@@ -106,9 +107,7 @@ def stopped(job: Job, zombie: Any) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_postgres_that_goes_away_and_comes_back(
-    tmp_path: Path, two_hosts: Any, sessions: Any
-) -> None:
+def test_a_postgres_that_restarts(tmp_path: Path, two_hosts: Any, sessions: Any) -> None:
     from pyspark.errors import StreamingQueryException
 
     pgserver = pytest.importorskip("pgserver")

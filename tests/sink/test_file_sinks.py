@@ -1,4 +1,4 @@
-"""The sinks that write files: what a failing disk, a crash or a neighbour may do to them."""
+"""The file sinks: failing disks, crashes and concurrent drivers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class FullDisk:
 def test_a_commit_that_fails_after_it_was_published(
     good: int, is_aborted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark aborts the batch, whose log entry is there: its files stay, the replay finishes it."""
+    """Spark aborts a batch with a log entry: its files stay, and the replay completes it."""
     sink = open_sink("parquet", path=tmp_path)
     staged = stage(sink)
     with monkeypatch.context() as patch:
@@ -86,7 +86,7 @@ def test_a_commit_that_fails_after_it_was_published(
     assert not any((tmp_path / "_semistream/staging/query-1").iterdir())
 
 
-def test_the_next_batch_finishes_the_one_before(
+def test_the_next_batch_completes_the_previous_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the caller swallowed the error: the staged files must not be swept."""
@@ -117,7 +117,7 @@ def test_a_log_that_cannot_be_synced_is_aborted_without_loss(
         with pytest.raises((ss.SemistreamError, OSError), match="does not answer"):
             sink.commit(staged, BATCH)
         sink.abort(staged, BATCH)
-        # No name may appear before the disk has the entry: a crash could take that away.
+        # No name may appear before the entry is synced: a crash could lose the entry.
         assert read("parquet", tmp_path) == []
     assert sink.commit(stage(sink), BATCH) is False
     assert read("parquet", tmp_path) == list(range(30))
@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_synced_is_aborted_without_loss(
 def test_a_file_that_was_deleted_from_outside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The advice in the error, followed to the letter, writes every row once."""
+    """Following the advice in the error stores every row once."""
     sink = open_sink("parquet", path=tmp_path)
     with monkeypatch.context() as patch:
         FullDisk(patch, 1)
@@ -177,10 +177,10 @@ def test_a_disk_that_is_full_while_rows_are_staged(
     assert read(output, tmp_path / "out") == list(range(30))
 
 
-def test_rows_are_on_disk_before_the_ledger_says_so(
+def test_rows_are_synced_before_the_ledger(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By default; the names as well as the bytes, and the ledger before the commit returns."""
+    """By default: names and bytes, and the ledger before the commit returns."""
     events: list[str] = []
 
     def fsync(descriptor: int, original: Any = os.fsync) -> None:
@@ -198,14 +198,14 @@ def test_rows_are_on_disk_before_the_ledger_says_so(
     assert sink.commit(staged, BATCH)
     ledger = folder / ("_delta_log" if output == "delta" else "_semistream/log/query-1")
     committing = events[first:]
-    # The last one: the first batch makes a Delta table, whose log is synced at once.
+    # The last sync: the first batch creates a Delta table, whose log is synced immediately.
     published = len(committing) - 1 - committing[::-1].index(str(ledger))
     assert committing.index(str(home)) < published
     assert any(Path(path).parent == ledger for path in committing)
     assert str(folder) in committing[published:]
 
 
-def test_durable_false_waits_for_nothing(
+def test_durable_false_does_not_sync(
     output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fsync(descriptor: int) -> None:
@@ -236,8 +236,8 @@ def test_a_log_of_another_format_is_refused(version: Any, tmp_path: Path) -> Non
     assert read("parquet", tmp_path) == list(range(30))
 
 
-def test_what_abandoned_queries_staged_is_swept(output: str, tmp_path: Path) -> None:
-    """After a week without a sign of life; never what a log names, and never a live query's."""
+def test_staged_data_of_abandoned_queries_is_removed(output: str, tmp_path: Path) -> None:
+    """After a week of inactivity; never files in a log, and never those of a live query."""
     folder = tmp_path / "out"
     sink = open_sink(output, path=folder)
     for name in ("finished", "abandoned", "alive"):
@@ -260,7 +260,7 @@ def test_what_abandoned_queries_staged_is_swept(output: str, tmp_path: Path) -> 
     assert read(output, folder) == sorted(list(range(10)) * 4 + list(range(30)))
 
 
-def test_an_abandoned_query_keeps_what_it_committed(
+def test_committed_data_of_abandoned_queries_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = open_sink("parquet", path=tmp_path)
@@ -277,7 +277,7 @@ def test_an_abandoned_query_keeps_what_it_committed(
     assert read("parquet", tmp_path) == list(range(40))
 
 
-def test_a_staged_file_that_vanished_is_not_committed(output: str, tmp_path: Path) -> None:
+def test_a_missing_staged_file_is_not_committed(output: str, tmp_path: Path) -> None:
     sink = open_sink(output, path=tmp_path / "out")
     staged = stage(sink)
     next((tmp_path / "out").rglob(staged[1].name)).unlink()

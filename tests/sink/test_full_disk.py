@@ -1,4 +1,4 @@
-"""A disk that is full to the last byte: an error that says so, and no row missing or twice."""
+"""A disk that is full to the last byte: a clear error, and no row missing or duplicated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def output(request: pytest.FixtureRequest) -> str:
 
 
 def rows(first: int) -> list[pa.RecordBatch]:
-    """Many bytes that no compression makes fewer."""
+    """Many incompressible bytes."""
     texts = [os.urandom(500).hex() for _ in range(200)]
     return [pa.record_batch({"n": range(first, first + 200), "text": texts})]
 
@@ -50,7 +50,7 @@ def read(output: str, folder: Path) -> list[int]:
 
 @pytest.mark.parametrize("moment", ["stage", "commit"])
 def test_a_batch_that_does_not_fit(output: str, moment: str, disk: SmallDisk) -> None:
-    """As Spark does it: the batch fails, is aborted, and is run again when there is room."""
+    """As in Spark: the batch fails, is aborted, and is replayed when there is room."""
     folder = disk.path / "out"
     sink = open_sink(output, path=folder)
     first, second = Batch("query", 0), Batch("query", 1)
@@ -59,7 +59,7 @@ def test_a_batch_that_does_not_fit(output: str, moment: str, disk: SmallDisk) ->
     if moment == "commit":
         staged = [sink.stage(rows(200), None, second, 0)]
     disk.fill()
-    with pytest.raises(Exception, match=SAYS):  # delta-rs has errors of its own
+    with pytest.raises(Exception, match=SAYS):  # delta-rs has its own errors
         sink.commit(staged or [sink.stage(rows(200), None, second, 0)], second)
     sink.abort(staged, second)
     assert read(output, folder) == list(range(200))
@@ -67,7 +67,7 @@ def test_a_batch_that_does_not_fit(output: str, moment: str, disk: SmallDisk) ->
     again = open_sink(output, path=folder)
     assert again.commit([again.stage(rows(200), None, second, 0)], second)
     assert read(output, folder) == list(range(400))
-    assert len(list(folder.rglob("*.parquet"))) == 2, "something was left behind"
+    assert len(list(folder.rglob("*.parquet"))) == 2, "files were left behind"
 
 
 def test_a_version_that_cannot_be_pinned(disk: SmallDisk) -> None:
@@ -81,7 +81,7 @@ def test_a_version_that_cannot_be_pinned(disk: SmallDisk) -> None:
     disk.fill()
     with pytest.raises(ss.MasterTableError, match=SAYS):
         pin(store, "query", 1)
-    assert pin(store, "query", 0) == 1, "what is pinned can be read"
+    assert pin(store, "query", 0) == 1, "a pinned version can be read"
     disk.make_room()
     assert pin(store, "query", 1) == 2
     assert sorted(store.list("pins")) == [f"query.{n:020d}" for n in (0, 1)]
@@ -101,8 +101,8 @@ def test_a_version_that_cannot_be_written(disk: SmallDisk) -> None:
     assert found.upsert(pa.table({"k": range(100, 200)})).num_rows == 200
 
 
-def test_a_lease_that_cannot_be_written_down(disk: SmallDisk) -> None:
-    """A worker that cannot say what it holds takes nothing."""
+def test_a_lease_that_cannot_be_written(disk: SmallDisk) -> None:
+    """A worker that cannot write its lease takes nothing."""
     from semistream.spark.registry import Registry
 
     class Held:

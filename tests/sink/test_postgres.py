@@ -1,4 +1,4 @@
-"""PostgreSQL's own dangers: locks that others hold, drivers that hang, tables left behind."""
+"""Specific to PostgreSQL: foreign locks, hanging drivers, leftover tables."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def commit(sink: Any, batch: Batch = BATCH) -> bool:
 
 
 class Ghost:
-    """A connection that did something in a transaction and never ends it."""
+    """A connection with an open transaction that never ends."""
 
     def __init__(self, uri: str, *statements: str) -> None:
         import adbc_driver_postgresql.dbapi as driver
@@ -66,8 +66,8 @@ class Ghost:
         "LOCK TABLE facts IN ACCESS EXCLUSIVE MODE",
     ],
 )
-def test_a_lock_behind_a_ghost_is_an_error(lock: str, uri: str) -> None:
-    """With the process that holds it and what to do, after patience; then all is as it was."""
+def test_a_lock_held_by_a_stale_connection_times_out(lock: str, uri: str) -> None:
+    """An error with the holder and what to do, after ``patience``; then the sink works again."""
     sink = open_sink("postgresql", uri=uri, table="facts", patience=1)
     assert commit(sink)
     later = Batch("query-1", 1)
@@ -84,10 +84,10 @@ def test_a_lock_behind_a_ghost_is_an_error(lock: str, uri: str) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_driver_that_hangs_in_its_commit_is_ended_by_the_server(
+def test_the_server_disconnects_a_driver_that_hangs_in_its_commit(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its successor goes on; it finds the batch done when it wakes up."""
+    """Its successor continues; the driver finds the batch committed when it resumes."""
     hanging = open_sink("postgresql", uri=uri, table="facts", patience=4)
     successor = open_sink("postgresql", uri=uri, table="facts", patience=10)
     assert commit(successor)
@@ -117,7 +117,7 @@ def test_a_driver_that_hangs_in_its_commit_is_ended_by_the_server(
 
 
 @pytest.mark.timeout(60)
-def test_many_queries_make_ledger_and_table_at_once(uri: str) -> None:
+def test_concurrent_queries_create_ledger_and_table(uri: str) -> None:
     for round_ in range(2):
         execute(uri, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
         sinks = [open_sink("postgresql", uri=uri, table="facts", patience=10) for _ in range(6)]
@@ -154,7 +154,7 @@ def staged_tables(uri: str) -> list[str]:
 
 
 def age(uri: str, table: str, days: int) -> str:
-    """Let a table look as if it was staged days ago; returns its new name."""
+    """Make a table look as if it was staged days ago. Returns its new name."""
     stamp = re.search(r"_([0-9a-f]{8})_[0-9a-f]{6}$", table)
     assert stamp is not None, table
     renamed = table.replace(f"_{stamp[1]}_", f"_{int(stamp[1], 16) - days * 24 * 3600:x}_")
@@ -162,8 +162,8 @@ def age(uri: str, table: str, days: int) -> str:
     return renamed
 
 
-def test_what_abandoned_queries_staged_is_swept(uri: str) -> None:
-    """After a week without a sign of life; never a live query's tables, however old one is."""
+def test_staged_data_of_abandoned_queries_is_removed(uri: str) -> None:
+    """After a week of inactivity; never a live query's tables, however old."""
     sink = open_sink("postgresql", uri=uri, table="facts", patience=5)
     gone, slow = Batch("abandoned", 3), Batch("alive", 5)
     sink.stage(ROWS, None, gone, 0)
@@ -177,7 +177,7 @@ def test_what_abandoned_queries_staged_is_swept(uri: str) -> None:
 
 
 @pytest.mark.timeout(60)
-def test_a_backup_that_reads_staged_tables_does_not_stop_the_query(uri: str) -> None:
+def test_a_backup_that_locks_staging_tables_does_not_block_the_query(uri: str) -> None:
     """pg_dump holds a lock on every table it found; dropping one waits for its end."""
     sink = open_sink("postgresql", uri=uri, table="facts", patience=3)
     staged = [sink.stage(ROWS, None, BATCH, 0)]
@@ -204,7 +204,7 @@ def test_a_ledger_of_another_format_is_refused(uri: str) -> None:
     assert query(uri, "SELECT count(*) FROM facts") == [(3,)]
 
 
-def test_a_commit_is_durable_also_where_the_server_is_not(uri: str) -> None:
+def test_a_commit_is_durable_despite_asynchronous_commits(uri: str) -> None:
     """A role may have synchronous_commit off; Spark never repeats a batch that it thinks done."""
     role = f"lax_{uuid.uuid4().hex[:8]}"
     execute(
@@ -219,8 +219,8 @@ def test_a_commit_is_durable_also_where_the_server_is_not(uri: str) -> None:
     assert query(uri, "SELECT DISTINCT waits FROM facts") == [("on",)]
 
 
-def test_how_long_the_staged_names_are(uri: str) -> None:
-    """A name that the server cuts short would never be found again."""
+def test_staging_table_names_are_not_truncated(uri: str) -> None:
+    """A truncated name would never be found again."""
     sink = open_sink("postgresql", uri=uri, table="facts", patience=5)
     batch = Batch("query-1", 10**9)
     staged = sink.stage(ROWS, None, batch, 99_999)

@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 def job(
     request: pytest.FixtureRequest, tmp_path: Path, two_hosts: Any, sessions: Any
 ) -> Iterator[Job]:
-    """A job in the shared session, into a warehouse of its own."""
+    """A job in the shared session, into a separate warehouse."""
     warehouse, url = request.param, "-"
     if warehouse in ("postgresql", "foreach"):
         url = request.getfixturevalue("postgres").get_uri()
@@ -44,14 +44,14 @@ def into(*warehouses: str) -> pytest.MarkDecorator:
 
 
 @into("parquet", "delta", "foreach")
-def test_a_task_that_another_attempt_overtakes(job: Job, two_hosts: Any) -> None:
+def test_a_task_overtaken_by_a_speculative_attempt(job: Job, two_hosts: Any) -> None:
     """With spark.speculation, two attempts of one task stage their rows at once."""
     query = job.start(two_hosts, "straggle:1")
     until(lambda: job.happened("straggle:1"))
     query.awaitTermination()
     assert not (job.markers / "go").exists(), "the straggler was not overtaken"
     job.check()
-    job.go()  # whatever is left of it may end now
+    job.go()  # the straggler may end now
     job.feed(1)
     job.start(two_hosts).awaitTermination()
     job.check()
@@ -74,7 +74,7 @@ def test_executors_that_come_and_go(job: Job, two_hosts: Any) -> None:
     job.go()
     query.awaitTermination()
     job.check()
-    assert not before & executors(context), "nobody was sent away"
+    assert not before & executors(context), "no executor was decommissioned"
 
 
 def executors(context: Any) -> set[str]:
@@ -102,7 +102,7 @@ def test_two_queries_with_one_master_table_and_one_warehouse(
     naive.same_rows(job.read(), job.expected() + other.expected())
 
 
-STOPS = [  # PostgreSQL commits in one step: nothing lies inside it
+STOPS = [  # PostgreSQL commits in one step
     ("parquet", "wait"),
     ("parquet", "inside"),
     ("parquet", "between"),
@@ -114,13 +114,13 @@ STOPS = [  # PostgreSQL commits in one step: nothing lies inside it
 
 @pytest.mark.parametrize(("job", "moment"), STOPS, indirect=["job"])
 def test_a_query_stopped_in_the_middle_of_a_commit(job: Job, two_hosts: Any, moment: str) -> None:
-    """Spark does not wait for the commit: it may go through at any time, beside the next run."""
+    """Spark does not wait for the commit: it may succeed at any time, during the next run."""
     query = job.start(two_hosts, f"{moment}:1")
     until(lambda: job.happened(f"{moment}:1"))
     stop = threading.Thread(target=query.stop)
     stop.start()
     stop.join(timeout=10)
-    if not stop.is_alive():  # a successor, and behind it the commit that was under way
+    if not stop.is_alive():  # start a successor, then let the pending commit continue
         successor = job.start(two_hosts, keep=True)
         successor.awaitTermination()
         job.check()
@@ -142,10 +142,10 @@ def alive(marker: Path) -> bool:
 @pytest.mark.parametrize("mended", ["before the retry", "after the query has failed"])
 @into("parquet")
 def test_a_file_cut_short_while_its_pages_are_mapped(job: Job, two_hosts: Any, mended: str) -> None:
-    """The look at a page that is gone ends the worker, and no error can be raised (SIGBUS)."""
+    """Accessing a truncated page kills the worker (SIGBUS); no error can be raised."""
     from pyspark.errors import StreamingQueryException
 
-    job.master.upsert(CHANGED).compact()  # a file of its own, which no worker has open
+    job.master.upsert(CHANGED).compact()  # a new file, which no worker has open
     job.changes_from(0)
     at_once = mended == "before the retry"
     query = job.start(two_hosts, "cut:1", *(["mend:1"] if at_once else []))

@@ -1,4 +1,4 @@
-"""Two routes of one batch: ledgers tell them apart, or they are refused."""
+"""Two routes of one batch: distinct ledger keys, or an error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def postgres(user: str = "me", **options: Any) -> Any:
     return open_sink("postgresql", uri=uri, **{"table": "facts", **options})
 
 
-def test_which_sinks_have_one_place(tmp_path: Path) -> None:
+def test_which_sinks_share_a_target(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "out")
     same = [
         open_sink(kind, path=tmp_path / name)
@@ -48,7 +48,7 @@ def test_the_second_sink_of_a_batch_is_refused() -> None:
     done.check_not_written("run 2", batch, first)  # a new start repeats the batch, as it must
 
 
-def test_keys_of_routes() -> None:
+def test_ledger_keys_of_routes() -> None:
     from semistream.spark.foreach import _key
 
     keys = [_key("q", name, number) for name in (None, "late") for number in range(3)]

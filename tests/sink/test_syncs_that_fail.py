@@ -1,4 +1,4 @@
-"""A disk that fails when it is asked to keep what was written (EIO): once, at every place."""
+"""A disk whose sync fails (EIO): once, at every sync."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Syncs:
         self._sync(descriptor)
 
     def each(self) -> Iterator[int]:
-        """Fail the first, the second ... as long as there are any."""
+        """Fail the first sync, then the second, and so on."""
         for good in range(100):
             self.failed = False
             yield good
@@ -50,7 +50,7 @@ class Syncs:
 
     @contextlib.contextmanager
     def failing(self, good: int) -> Iterator[None]:
-        """In this block, the sync behind so many good ones fails; the error says why."""
+        """In this block, the sync after ``good`` successful ones fails, with an error."""
         self._left = good
         try:
             yield
@@ -67,10 +67,10 @@ def syncs(monkeypatch: pytest.MonkeyPatch) -> Syncs:
 
 
 @pytest.mark.parametrize("output", ["parquet", "delta"])
-def test_a_batch_is_there_once_whichever_sync_fails(
+def test_a_batch_is_stored_once_whichever_sync_fails(
     output: str, tmp_path: Path, syncs: Syncs
 ) -> None:
-    """As Spark does: stage and commit; abort what failed, and once more."""
+    """As in Spark: stage and commit; abort after a failure, and retry."""
     for good in syncs.each():
         folder = tmp_path / str(good)
         batch, staged = Batch("query", 0), []
@@ -96,7 +96,7 @@ def read(output: str, folder: Path) -> list[int]:
     return sorted(pq.read_table(folder)["n"].to_pylist())
 
 
-def test_a_version_is_there_or_not_whichever_sync_fails(tmp_path: Path, syncs: Syncs) -> None:
+def test_a_version_is_atomic_whichever_sync_fails(tmp_path: Path, syncs: Syncs) -> None:
     master, more = pa.table({"k": range(50)}), pa.table({"k": range(50, 80)})
     both = naive.rows_of([pa.concat_tables([master, more])])
     for good in syncs.each():
@@ -109,10 +109,8 @@ def test_a_version_is_there_or_not_whichever_sync_fails(tmp_path: Path, syncs: S
         naive.same_rows(naive.rows_of([found.upsert(more).to_table()]), both)
 
 
-def test_a_pin_that_could_not_be_synced_is_the_same_when_asked_again(
-    tmp_path: Path, syncs: Syncs
-) -> None:
-    """An attempt may have seen it, and a task that runs beside it does."""
+def test_a_pin_whose_sync_failed_is_unchanged_on_retry(tmp_path: Path, syncs: Syncs) -> None:
+    """Another attempt or a concurrent task may have read it."""
     table = ss.MasterTable.build(pa.table({"k": range(50)}), tmp_path / "t", key="k")
     store = LocalStore(tmp_path / "t")
     for good in syncs.each():

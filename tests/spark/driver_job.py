@@ -1,4 +1,4 @@
-"""A driver of its own: enriches the stream in a folder, and dies of it.
+"""A separate driver: enriches the stream in a folder, and is killed.
 
 python driver_job.py FOLDER      SIGKILL for the JVM in the middle of batch 1
 """

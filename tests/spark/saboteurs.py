@@ -1,7 +1,7 @@
-"""Stages that break things for real, once each, from inside a running task.
+"""Stages that inject real faults, once each, from inside a running task.
 
-They stand behind ``enrich`` in the same task, in a Python worker of their own, so when they see
-the first rows the worker that joins is in the middle of its work.
+They follow ``enrich`` in the same task, in a separate Python worker, so when they get the first
+rows, the joining worker is in the middle of its work.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Stage = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def once(flag: Path, deed: Callable[[], None], batch: int | None = None) -> Stage:
-    """Pass rows on; do the deed at the first rows (of this micro-batch), one time in all.
+    """Pass rows on; call ``deed`` at the first rows (of this micro-batch), once in total.
 
-    ``<flag>.retried`` appears when the batch is attempted again: the deed did harm.
+    ``<flag>.retried`` appears when the batch is attempted again: the fault had an effect.
     """
     name = str(flag)
 
@@ -49,10 +49,10 @@ def kill_joining_workers() -> None:
     """SIGKILL to every worker of this executor that holds a run."""
     root = Path(os.environ["SPARK_LOCAL_DIRS"].split(",")[0]) / "semistream"
     pids = {int(path.stem) for path in root.glob("*/*.worker")} - {os.getpid()}
-    assert pids, "nobody is joining here"
+    assert pids, "no worker is joining"
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    time.sleep(1)  # then this task goes on, and finds that there is nobody to read from
+    time.sleep(1)  # then this task continues, and its input is gone
 
 
 def kill_executor() -> None:
@@ -65,7 +65,7 @@ def kill_executor() -> None:
 
 
 def upsert_then_fail(path: str, rows: pa.Table) -> Callable[[], None]:
-    """The master table moves on, and the attempt that saw the older version fails."""
+    """The master table changes, and the attempt that read the older version fails."""
 
     def deed() -> None:
         import semistream as ss

@@ -17,7 +17,7 @@ import semistream as ss
 
 
 def products(rows: int = 400, stride: int = 2, price: float = 1.0) -> pa.Table:
-    """Every second key is there, every tenth product comes twice."""
+    """Every second key exists, every tenth product has two rows."""
     keys = [stride * i for i in range(rows)]
     keys += keys[::10]
     return pa.table(
@@ -31,7 +31,7 @@ def products(rows: int = 400, stride: int = 2, price: float = 1.0) -> pa.Table:
 
 
 def sales(rows: int = 600, start: int = 0, keys: int = 900) -> pa.Table:
-    """Keys below, between and above the products', some null, some often."""
+    """Keys below, between and above the products', some null, some frequent."""
     ids = list(range(start, start + rows))
     of = [None if i % 53 == 0 else (i * i) % keys - 20 if i % 3 else (i % 7) * 2 for i in ids]
     return pa.table(
@@ -44,7 +44,7 @@ def sales(rows: int = 600, start: int = 0, keys: int = 900) -> pa.Table:
 
 
 def wide(table: pa.Table, nbytes: int = 400) -> pa.Table:
-    """The same with longer notes: too much for what lies in pipes and sockets on the way."""
+    """The same with longer notes: too large for the buffers of pipes and sockets."""
     notes = [f"{note} ".ljust(nbytes, ".") for note in table["note"].to_pylist()]
     return table.set_column(2, "note", pa.array(notes))
 
@@ -61,7 +61,7 @@ def rows_of(df: Any) -> naive.Rows:
 
 
 def feed(folder: Path, table: pa.Table) -> None:
-    """Add a file to a folder that a stream reads; it appears whole."""
+    """Add a file to a folder that a stream reads; it appears atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     number = len(list(folder.glob("*.parquet")))
     hidden = folder / f".{number}"
@@ -70,7 +70,7 @@ def feed(folder: Path, table: pa.Table) -> None:
 
 
 def stream_of(spark: Any, folder: Path, schema: pa.Schema | None = None, files: int = 1) -> Any:
-    """That many files a micro-batch, in the order in which they came."""
+    """``files`` files per micro-batch, in the order of arrival."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ class Sink:
         self.checkpoint = folder / "checkpoint"
 
     def run(self, df: Any) -> None:
-        """Process what is there, then stop."""
+        """Process the available input, then stop."""
         self.start(df).awaitTermination()
 
     def start(self, df: Any, once: bool = True) -> Any:
@@ -137,7 +137,7 @@ def check_every_join_on_a_stream(session: Any, folder: Path, partitions: int) ->
 
 
 def _side_by_side(df: Any, table: Any, how: str, names: list[str], functions: Any) -> Any:
-    """One DataFrame with the rows of all these joins, and whose they are."""
+    """One DataFrame with the rows of all these joins, and the join of each row."""
     enriched = [
         ss.enrich(df, table, on="product_id", how=how, memory="8MB", using=name).withColumn(
             "join", functions.lit(name)
@@ -150,7 +150,7 @@ def _side_by_side(df: Any, table: Any, how: str, names: list[str], functions: An
 def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
+        assert time.monotonic() < deadline, "timed out"
         time.sleep(0.05)
 
 

@@ -52,7 +52,7 @@ def test_select_renames_and_key_of_another_name(spark: Any, table: Any) -> None:
     naive.same_rows(rows_of(enriched), naive.join(stream, products(), on, "left", select))
 
 
-def test_a_path_and_a_join_object_will_do(spark: Any, table: Any) -> None:
+def test_a_path_and_a_join_object_are_accepted(spark: Any, table: Any) -> None:
     stream = sales(200)
     join = ss.HybridJoin(memory="6MB", how="left", disk_buffer_pages=2)
     enriched = ss.enrich(spark.createDataFrame(stream), table.path, on="product_id", using=join)
@@ -102,7 +102,7 @@ def test_plain_parquet_through_meshjoin(spark: Any, tmp_path: Path) -> None:
         ss.enrich(spark.createDataFrame(stream), path, on="product_id", using="hybridjoin")
 
 
-def test_a_batch_query_keeps_the_version_it_was_planned_with(spark: Any, tmp_path: Path) -> None:
+def test_a_batch_query_keeps_its_planned_version(spark: Any, tmp_path: Path) -> None:
     old = master(tmp_path / "products")
     stream = sales(100)
     enriched = ss.enrich(spark.createDataFrame(stream), old, on="product_id", memory=MEMORY)
@@ -135,7 +135,7 @@ def test_wrong_calls_are_refused_on_the_driver(spark: Any, table: Any) -> None:
         ss.enrich(df, [ss.Lookup(table, on="product_id")], on="product_id")
 
 
-def test_a_budget_that_is_too_small_says_what_each_worker_gets(spark: Any, table: Any) -> None:
+def test_a_small_budget_error_states_the_share_of_each_worker(spark: Any, table: Any) -> None:
     enriched = ss.enrich(spark.createDataFrame(sales(10)), table, on="product_id", memory="4kB")
     with pytest.raises(Exception, match="share of the executor's memory is 2"):
         enriched.collect()

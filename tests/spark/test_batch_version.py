@@ -1,4 +1,4 @@
-"""Versions that a query needs stay, however many come after them and are vacuumed."""
+"""Versions that a query needs are kept, however many later ones are vacuumed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def move_on(path: Path, versions: int = 2) -> Any:
     return newest
 
 
-def test_a_batch_query_finds_the_version_that_was_the_newest_when_it_was_written(
+def test_a_batch_query_reads_the_version_that_was_newest_when_it_was_built(
     spark: Any, tmp_path: Path
 ) -> None:
     table, stream = master(tmp_path / "products"), sales(100)
@@ -56,14 +56,14 @@ def test_a_stream_at_an_explicit_version_keeps_it(spark: Any, tmp_path: Path) ->
     for part in parts:
         feed(tmp_path / "in", part)
         sink.run(ss.enrich(stream, first, on="product_id", memory="8MB"))
-        batch_version.release_holds()  # the driver ends, and the checkpoint stays
+        batch_version.release_holds()  # the driver exits; the checkpoint stays
         move_on(tmp_path / "products")
         assert 1 in list_versions(first.store)
     expected = naive.join(pa.concat_tables(parts), products(), "product_id")
     naive.same_rows(sink.read(spark), expected)
 
 
-def test_foreach_batch_holds_no_version_beside_its_pins(spark: Any, tmp_path: Path) -> None:
+def test_foreach_batch_holds_no_version_besides_its_pins(spark: Any, tmp_path: Path) -> None:
     """It calls enrich for every batch: a version for each would never be vacuumed."""
     path = tmp_path / "products"
     master(path)
@@ -100,7 +100,7 @@ def test_a_process_holds_the_two_newest_versions_of_its_batch_queries(tmp_path: 
     assert list_versions(LocalStore(path)) == [9]
 
 
-def test_a_running_batch_query_keeps_its_pin_young(tmp_path: Path) -> None:
+def test_a_running_batch_query_refreshes_its_pin(tmp_path: Path) -> None:
     path = tmp_path / "products"
     master(path)
     held = batch_version.hold_version(path, 1, explicit=False)
@@ -110,7 +110,7 @@ def test_a_running_batch_query_keeps_its_pin_young(tmp_path: Path) -> None:
     batch_version.keep_held(path, held)
     assert file.stat().st_mtime > 1_000_000
     batch_version.release_holds()
-    batch_version.keep_held(path, held)  # the driver has ended: nothing is left to be kept
+    batch_version.keep_held(path, held)  # the driver has exited: there is nothing to refresh
     assert LocalStore(path).list("pins") == []
 
 
@@ -134,7 +134,7 @@ def test_a_table_that_cannot_be_written_to_is_read_without_a_pin(
         batch_version.pinned_version(path, batch)
 
 
-def test_one_batch_may_see_an_explicit_version_and_the_newest(tmp_path: Path) -> None:
+def test_one_batch_may_read_an_explicit_version_and_the_newest(tmp_path: Path) -> None:
     path = tmp_path / "products"
     master(path)
     move_on(path, versions=0)

@@ -1,4 +1,4 @@
-"""The budget is the executor's, however many workers it has: the ledger's sum never exceeds it."""
+"""The budget is per executor, for any number of workers: the ledger's sum never exceeds it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BUDGET = 12_000_000
 
 
 def held(folder: Path) -> dict[int, int]:
-    """What every worker says it holds, at one moment; a new file says nothing yet."""
+    """The bytes that every worker holds; a new file is still empty."""
     with open(folder / "lock", "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         said = {int(p.stem): p.read_text().split() for p in folder.glob("*.worker")}
@@ -33,7 +33,7 @@ def held(folder: Path) -> dict[int, int]:
 
 
 class Worker:
-    """A process with a registry, which takes a run when told and keeps it."""
+    """A process with a registry, which opens a run on request and keeps it."""
 
     CODE = """
 import sys, pathlib
@@ -96,12 +96,12 @@ def workers(tmp_path: Path) -> Any:
         worker.stop()
 
 
-def test_workers_share_and_a_new_one_gets_its_part(workers: Any, tmp_path: Path) -> None:
+def test_workers_share_and_a_new_one_gets_its_share(workers: Any, tmp_path: Path) -> None:
     two = [workers(2), workers(2)]
     assert [worker.task() for worker in two] == [(BUDGET // 2, False)] * 2
     assert [worker.task() for worker in two] == [(BUDGET // 2, True)] * 2
     third = workers(2)
-    assert third.task() == (BUDGET // 3, False)  # an idle one gave its half up
+    assert third.task() == (BUDGET // 3, False)  # an idle worker released its half
     assert sum(held(tmp_path / "b").values()) <= BUDGET
     for _ in range(2):
         for worker in [*two, third]:
@@ -110,7 +110,7 @@ def test_workers_share_and_a_new_one_gets_its_part(workers: Any, tmp_path: Path)
     assert [worker.task() for worker in [*two, third]] == [(BUDGET // 3, True)] * 3
 
 
-def test_a_dead_workers_part_is_free_again(workers: Any, tmp_path: Path) -> None:
+def test_the_share_of_a_dead_worker_is_freed(workers: Any, tmp_path: Path) -> None:
     first, second, third = workers(1), workers(1), workers(1)
     for worker in (first, second, third, first, second, third):
         worker.task()
@@ -118,10 +118,10 @@ def test_a_dead_workers_part_is_free_again(workers: Any, tmp_path: Path) -> None
     first.begin()
     first.stop(signal.SIGKILL)
     third.stop(signal.SIGKILL)
-    assert second.task() == (BUDGET, False)  # opened anew: what it may have has tripled
+    assert second.task() == (BUDGET, False)  # reopened: its share has tripled
 
 
-def test_a_busy_worker_is_waited_for(workers: Any, tmp_path: Path) -> None:
+def test_acquire_waits_for_a_busy_worker(workers: Any, tmp_path: Path) -> None:
     busy, other = workers(1), workers(1)
     assert busy.begin()[0] == BUDGET
     answer: list[Any] = []
@@ -136,7 +136,7 @@ def test_a_busy_worker_is_waited_for(workers: Any, tmp_path: Path) -> None:
     assert sum(held(tmp_path / "b").values()) <= BUDGET
 
 
-def test_without_room_the_error_says_who_holds_it(workers: Any, tmp_path: Path) -> None:
+def test_the_error_without_room_states_who_holds_the_memory(workers: Any, tmp_path: Path) -> None:
     busy = workers(1)
     busy.begin()
     ledger = Ledger(tmp_path / "b", BUDGET, 1)
@@ -145,7 +145,7 @@ def test_without_room_the_error_says_who_holds_it(workers: Any, tmp_path: Path) 
     ledger.close()
 
 
-def test_shares_of_another_release_are_refused(workers: Any, tmp_path: Path) -> None:
+def test_ledger_entries_of_another_release_are_refused(workers: Any, tmp_path: Path) -> None:
     busy = workers(1)
     busy.begin()
     (file,) = (tmp_path / "b").glob("*.worker")
@@ -158,7 +158,7 @@ def test_shares_of_another_release_are_refused(workers: Any, tmp_path: Path) -> 
     ledger.close()
 
 
-def test_a_failed_task_gives_its_run_up(tmp_path: Path) -> None:
+def test_a_failed_task_releases_its_run(tmp_path: Path) -> None:
     class Run:
         closed = False
 
@@ -184,7 +184,7 @@ def test_a_failed_task_gives_its_run_up(tmp_path: Path) -> None:
 def test_two_enrichments_in_one_task_stay_within_their_budgets(
     spark: Any, sessions: Any, tmp_path: Path
 ) -> None:
-    """Each task then needs two Python workers; Spark passes four around, and all meet both runs."""
+    """Each task needs two Python workers; Spark uses four, and each of them gets both runs."""
     first, second = master(tmp_path / "first"), master(tmp_path / "second")
     parts = [sales(120, 120 * i) for i in range(6)]
     stream = stream_of(spark, tmp_path / "in").repartition(2)
@@ -236,7 +236,7 @@ class Run:
 def test_idle_runs_are_still_closed_after_an_error(
     error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    """The thread that evicts them says once what went wrong, and goes on."""
+    """The thread that evicts them logs the first error, and continues."""
     monkeypatch.setattr("semistream.spark.registry.IDLE_SECONDS", 0.05)
     registry = Registry(tmp_path)
     for name in "abc":
@@ -245,7 +245,7 @@ def test_idle_runs_are_still_closed_after_an_error(
         wait_until(lambda: not registry.held(), 10)
         assert not list(tmp_path.glob("*/*.worker"))
     ledger = Ledger(tmp_path / "c", BUDGET, 1)
-    assert ledger.acquire(0) == BUDGET  # nothing is held any more
+    assert ledger.acquire(0) == BUDGET  # nothing is held now
     ledger.close()
     assert caplog.text.count("Traceback") == 1
     assert str(error) in caplog.text

@@ -43,7 +43,7 @@ def test_a_key_of_two_columns_and_keys_that_are_null(spark: Any, tmp_path: Path)
     assert verify(table) == []
 
 
-def test_a_stream_joins_it(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_joins_the_built_table(spark: Any, tmp_path: Path) -> None:
     data = products()
     table = ss.build_master(spark.createDataFrame(data), tmp_path / "t", key="product_id")
     stream = sales(200)
@@ -51,7 +51,7 @@ def test_a_stream_joins_it(spark: Any, tmp_path: Path) -> None:
     naive.same_rows(naive.rows_of([enriched.toArrow()]), naive.join(stream, data, "product_id"))
 
 
-def test_no_rows_at_all(spark: Any, tmp_path: Path) -> None:
+def test_an_empty_dataframe(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame(products(3)).where("product_id < 0")
     table = ss.build_master(df, tmp_path / "t", key="product_id", partitions=3)
     assert (table.num_rows, table.num_pages) == (0, 0)
@@ -93,7 +93,7 @@ def test_overwrite_publishes_a_new_version(spark: Any, tmp_path: Path) -> None:
     assert (again.version, again.num_rows) == (2, 3)
 
 
-def test_failures_are_honest_and_leave_nothing(spark: Any, tmp_path: Path) -> None:
+def test_failures_raise_clear_errors_and_leave_nothing(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame(products(300))
     with pytest.raises(ss.ConfigError, match="unique=True, but the key product_id="):
         ss.build_master(df, tmp_path / "t", key="product_id", unique=True, partitions=2)

@@ -21,7 +21,7 @@ def batches(sizes: list[int]) -> list[pa.RecordBatch]:
 
 @pytest.mark.parametrize("most", [0, 100, 2_000, 1 << 20])
 @pytest.mark.parametrize("sizes", [[], [0, 0], [1] * 300, [0, 500, 0, 3, 0], [10_000, 1, 1]])
-def test_nothing_is_lost_and_the_order_stays(sizes: list[int], most: int) -> None:
+def test_no_row_is_lost_and_the_order_is_kept(sizes: list[int], most: int) -> None:
     given = batches(sizes)
     out = list(coalesce(iter(given), most))
     assert [n for batch in out for n in batch["n"].to_pylist()] == list(range(sum(sizes)))
@@ -30,11 +30,11 @@ def test_nothing_is_lost_and_the_order_stays(sizes: list[int], most: int) -> Non
     assert all(batch.nbytes <= most + largest + 64 for batch in out)
 
 
-def test_few_batches_come_out_of_many() -> None:
+def test_many_small_batches_become_few() -> None:
     assert len(list(coalesce(batches([10] * 5_000), 1 << 20))) == 2
     assert max(b.num_rows for b in coalesce(batches([30_000] * 4), 1 << 30)) < ROWS + 30_000
 
 
-def test_what_is_coalesced_is_a_small_part_of_the_budget() -> None:
+def test_coalescing_uses_a_small_part_of_the_budget() -> None:
     assert coalesce_bytes(64_000) == 1_000
     assert coalesce_bytes(10**12) == 4 << 20

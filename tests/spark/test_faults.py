@@ -1,4 +1,4 @@
-"""Things that break in mid-batch; the sink ends with the naive join, nothing missing or twice."""
+"""Faults in mid-batch; the sink ends up with exactly the naive join."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from spark import saboteurs
 from spark.streams import Sink, feed, joined, master, products, sales, stream_of, wide
 
 MEMORY = "8MB"
-ROWS = 70_000  # a task hands out rows long before it has read all of its own
+ROWS = 70_000  # a task returns rows long before it has read all its input
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def test_a_worker_killed_in_mid_batch(spark: Any, tmp_path: Path) -> None:
     naive.same_rows(sink.read(spark), naive.join(joined(parts), products(), "product_id"))
 
 
-def test_a_retry_sees_the_version_that_the_attempt_saw(spark: Any, tmp_path: Path) -> None:
+def test_a_retry_reads_the_version_of_the_first_attempt(spark: Any, tmp_path: Path) -> None:
     table = master(tmp_path / "products", products(price=1.0))
     parts = [sales(100), sales(1000, 100), sales(100, 1100)]
     for part in parts:
@@ -58,10 +58,8 @@ def test_a_retry_sees_the_version_that_the_attempt_saw(spark: Any, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_replay_after_a_restart_sees_the_version_of_the_first_time(
-    spark: Any, tmp_path: Path
-) -> None:
-    """The batch fails for good, the query stops, the table moves on, the query starts again."""
+def test_a_replay_after_a_restart_reads_the_same_version(spark: Any, tmp_path: Path) -> None:
+    """The batch fails permanently, the query stops, the table changes, the query restarts."""
     from pyspark.errors import StreamingQueryException
 
     table = master(tmp_path / "products", products(price=1.0))
@@ -90,7 +88,7 @@ def test_a_replay_after_a_restart_sees_the_version_of_the_first_time(
 
 
 @pytest.mark.slow
-def test_a_master_table_that_vanishes_and_comes_back(spark: Any, tmp_path: Path) -> None:
+def test_a_master_table_that_is_deleted_and_restored(spark: Any, tmp_path: Path) -> None:
     from pyspark.errors import StreamingQueryException
 
     table = master(tmp_path / "products")

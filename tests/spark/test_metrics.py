@@ -64,6 +64,6 @@ def test_one_record_per_batch(spark: Any, tmp_path: Path) -> None:
     assert "# TYPE semistream_hit_rate gauge" in text
 
 
-def test_where_metrics_cannot_be_written(spark: Any, tmp_path: Path) -> None:
+def test_metrics_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ss.ConfigError, match="cannot be written"):
         Metrics(spark, json_lines=tmp_path / "no" / "folder")

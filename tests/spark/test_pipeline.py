@@ -1,4 +1,4 @@
-"""A pipeline file at work in Spark: two routes that agree, one budget for all its joins."""
+"""A pipeline file in Spark: two consistent routes, one budget for all its joins."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(spark: Any, folder: Path, more: str = "") -> Any:
 
 
 class Dies:
-    """A sink whose commit does not happen: the driver dies between two commits."""
+    """A sink whose commit fails: the driver dies between two commits."""
 
     def __init__(self, sink: Any) -> None:
         self._sink = sink
@@ -57,7 +57,7 @@ class Dies:
         return getattr(self._sink, name)
 
     def __reduce__(self) -> Any:
-        return copy.copy, (self._sink,)  # to a worker it is the sink itself
+        return copy.copy, (self._sink,)  # workers get the sink itself
 
     def commit(self, staged: Any, batch: Any) -> bool:
         raise OSError("the driver dies here")

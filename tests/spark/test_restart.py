@@ -1,4 +1,4 @@
-"""The driver killed in mid-batch, and a job through Spark Connect: each in a process of its own."""
+"""The driver killed in mid-batch, and a job through Spark Connect: each in a separate process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_driver_killed_in_mid_batch(tmp_path: Path, spark: Any) -> None:
         stream_of(spark, tmp_path / "in"), tmp_path / "products", on="product_id", memory="8MB"
     )
     Sink(tmp_path / "out").run(enriched)
-    # The sink's log, not the folder, says which files count.
+    # The sink's log, not the folder, defines the committed files.
     found = naive.rows_of([pq.read_table(committed(tmp_path / "out/rows"))])
     expected = naive.join(joined(parts[:2]), products(price=1.0), "product_id")
     expected += naive.join(parts[2], products(price=2.0), "product_id")

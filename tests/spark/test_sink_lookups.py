@@ -44,7 +44,7 @@ def old_version(folder: Path) -> tuple[ss.Lookup, Callable[[], None]]:
 def test_commit_and_abort_open_no_look_up(
     lookup: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A database that is down fails the tasks that need it, never the commit behind them."""
+    """A database that is down fails the tasks that need it, never the commit."""
     chosen, take_away = lookup(tmp_path)
     options = options_of([chosen], output="parquet", path=tmp_path / "out")
     sink = plan_of(options).sink
@@ -89,7 +89,7 @@ def batch(monkeypatch: pytest.MonkeyPatch) -> MicroBatch:
 
 
 def written(folder: Path, stream: pa.Table) -> pa.Table:
-    """What a task of the sink would stage."""
+    """The rows that a task of the sink would stage."""
     lookup = ss.Lookup(folder / "products", on="product_id", select=None)
     options = options_of([lookup], path=folder / "out", memory="24MB")
     writer = WarehouseWriter(options, None, 1)
@@ -106,10 +106,10 @@ def written(folder: Path, stream: pa.Table) -> pa.Table:
     ],
     ids=["other type", "other order", "fewer columns", "more columns"],
 )
-def test_the_schema_is_that_of_the_version_that_is_pinned(
+def test_the_schema_is_that_of_the_pinned_version(
     rebuilt: pa.Table, batch: MicroBatch, tmp_path: Path
 ) -> None:
-    """The table is rebuilt after the batch began: its later tasks write what the first did."""
+    """The table is rebuilt after the batch started: all tasks write the same columns."""
     table = master(tmp_path / "products")
     assert pinned_version(tmp_path / "products", batch) == table.version
     first = written(tmp_path, sales(100))
@@ -137,10 +137,10 @@ BIG = pa.array([2**60 + 1] * products().num_rows)  # no double holds it
     ],
     ids=["text", "large", "fewer columns", "other order", "more columns", "the same numbers"],
 )
-def test_a_rebuilt_table_gives_the_columns_that_the_query_was_built_with(
+def test_a_rebuilt_table_returns_the_columns_of_the_query(
     rebuilt: pa.Table, says: str | None, batch: MicroBatch, tmp_path: Path
 ) -> None:
-    """``enrich`` fixes the columns; the next batch meets the table as it is then."""
+    """``enrich`` fixes the columns; the next batch reads the rebuilt table."""
     from semistream.engine.binding import Binding
     from semistream.joins import choose, join
     from semistream.spark.enrich import Lookup, bound_lookup

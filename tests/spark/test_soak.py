@@ -32,7 +32,7 @@ SALES = pa.schema([("sale_id", pa.int64()), ("product_id", pa.int64())])
 
 
 class Catalogue:
-    """The master table, changed every few seconds, and what each of its versions held."""
+    """The master table, changed every few seconds, and the rows of each version."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -72,7 +72,7 @@ def note_batch(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 class Watch(threading.Thread):
-    """Looks at the pins and at the workers' memory until told to stop."""
+    """Monitors the pins and the workers' memory until it is stopped."""
 
     def __init__(self, table: Path, local: Path) -> None:
         super().__init__(daemon=True)

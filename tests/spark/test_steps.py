@@ -91,7 +91,7 @@ def test_duplicates(spark: Any, tmp_path: Path) -> None:
     assert sorted(row[0] for row in sink.read(spark)) == list(range(50))
 
 
-def test_dead_letters_say_why(spark: Any, tmp_path: Path) -> None:
+def test_dead_letters_have_a_reason(spark: Any, tmp_path: Path) -> None:
     from semistream.spark.steps import dead_letters, matched, with_reason
 
     shops = pa.table({"shop": ["b", "a"], "city": ["Bonn", "Aachen"]})

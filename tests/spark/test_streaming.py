@@ -47,7 +47,7 @@ def test_runs_stay_warm_and_the_next_batch_sees_a_new_version(spark: Any, tmp_pa
             feed(tmp_path / "in", part)
             sink.run(enriched)
             expected += naive.join(part, products(price=price), "product_id")
-        # Spark takes idle workers in turn, and tests before this one have left some.
+        # Spark uses idle workers in turn, and earlier tests have left some.
         for batch in range(3, 9):
             part = sales(20, 150 * batch)
             feed(tmp_path / "in", part)

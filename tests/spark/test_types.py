@@ -1,4 +1,4 @@
-"""Every Spark type on either side: it passes through unchanged, or is refused by its name."""
+"""Every Spark type on either side: it passes through unchanged, or is refused by name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def all_types(spark: Any, rows: int) -> Any:
 
 
 def comparable(df: Any) -> naive.Rows:
-    """Variants and geometries know no equality; their text and bytes do."""
+    """Variants and geometries cannot be compared; their text and bytes can."""
     shown = df
     for field in df.schema:
         if field.name.startswith("variant"):
@@ -98,7 +98,7 @@ def test_every_type_passes_through_the_master(spark: Any, tmp_path: Path, algori
 
 
 def same_kind(found: Any, given: Any) -> bool:
-    """Arrow forgets the collation of text and the units of an interval; nothing else."""
+    """Arrow drops the collation of text and the units of an interval; nothing else."""
     known = {"string collate UTF8_LCASE": "string", "interval day": "interval day to second"}
     text = given.simpleString()
     return bool(found.simpleString() == known.get(text, text))
@@ -134,7 +134,7 @@ def test_every_type_of_key(spark: Any, tmp_path: Path, key: str, sql: str) -> No
         ("twice", "named_struct('a', 1, 'a', 2)"),
     ],
 )
-def test_what_cannot_pass_is_refused_by_name(
+def test_unsupported_types_are_refused_by_name(
     spark: Any, tmp_path: Path, name: str, sql: str
 ) -> None:
     keys = pa.table({"k": pa.array(range(3), pa.int64())})

@@ -83,7 +83,7 @@ def test_delta_with_a_star_of_look_ups(spark: Any, stream: Any, tmp_path: Path) 
     expected = naive.join(between, makers, "name", "left")
     naive.same_rows(naive.rows_of([table.to_pyarrow_table()]), expected)
     counted = sum(record["lookups"][0]["counters"]["tuples_in"] for record in metrics.records)
-    assert counted in (ALL.num_rows, ALL.num_rows - 200)  # the last record may be on its way
+    assert counted in (ALL.num_rows, ALL.num_rows - 200)  # the last record may not have arrived yet
 
 
 def test_postgres_and_a_master_that_stays_in_its_database(
@@ -118,7 +118,7 @@ def test_postgres_by_foreach_batch(stream: Any, tmp_path: Path, postgres: Any) -
 def test_two_sinks_of_one_table_in_one_function(
     is_named: bool, stream: Any, tmp_path: Path, postgres: Any
 ) -> None:
-    """Without names of their own the second would find the batch done, and its rows were lost."""
+    """Without distinct routes, the second sink would skip the batch, and its rows be lost."""
     url, table = postgres.get_uri(), f"two_{is_named}"
     even = ss.PostgresSink(url, table)
     odd = ss.PostgresSink(url, table, route="odd" if is_named else None)
@@ -136,7 +136,7 @@ def test_two_sinks_of_one_table_in_one_function(
     naive.same_rows(query(url, f'select * from "{table}"'), naive.rows_of([ALL]))
 
 
-def test_routes_of_one_batch_to_one_place(stream: Any, tmp_path: Path) -> None:
+def test_routes_of_one_batch_to_one_target(stream: Any, tmp_path: Path) -> None:
     from semistream.sinks import open_sink
     from semistream.spark.foreach import ForeachBatch
 
@@ -170,12 +170,12 @@ def test_a_checkpoint_that_was_restored_from_a_backup(stream: Any, tmp_path: Pat
     naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), before)
 
 
-def test_without_a_look_up_it_only_writes(stream: Any, tmp_path: Path) -> None:
+def test_writing_without_a_look_up(stream: Any, tmp_path: Path) -> None:
     run(ss.to_warehouse(stream, path=tmp_path / "out"), tmp_path)
     naive.same_rows(naive.rows_of([pq.read_table(tmp_path / "out")]), naive.rows_of([ALL]))
 
 
-def test_a_restart_goes_on_where_it_was(spark: Any, stream: Any, tmp_path: Path) -> None:
+def test_a_restart_resumes_at_the_checkpoint(spark: Any, stream: Any, tmp_path: Path) -> None:
     table = master(tmp_path / "products")
     lookup = ss.Lookup(str(tmp_path / "products"), on="product_id")
     for _ in range(2):
@@ -209,7 +209,7 @@ def test_a_restart_goes_on_where_it_was(spark: Any, stream: Any, tmp_path: Path)
         ({"output": "postgresql", "table": "t", "url": "mysql://a:secret@b/c"}, "postgresql://"),
     ],
 )
-def test_options_that_cannot_work(options: dict[str, str], says: str) -> None:
+def test_invalid_options(options: dict[str, str], says: str) -> None:
     from semistream.spark.sink_options import plan_of
 
     with pytest.raises(ss.SemistreamError, match=says) as caught:
@@ -217,7 +217,7 @@ def test_options_that_cannot_work(options: dict[str, str], says: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_refused_before_the_query_starts(stream: Any, tmp_path: Path) -> None:
+def test_errors_before_the_query_starts(stream: Any, tmp_path: Path) -> None:
     lookup = ss.Lookup(master(tmp_path / "products"), on="sale_id")
     with pytest.raises(ss.SchemaError, match="join on exactly the key"):
         ss.to_warehouse(stream, lookup, path=tmp_path / "out")

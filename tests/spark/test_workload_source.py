@@ -39,7 +39,7 @@ def stream(spark: Any, **options: Any) -> Any:
 
 
 def run(df: Any, folder: Path) -> list[dict[str, Any]]:
-    """Take what is available into Parquet; the progress of every batch that had rows."""
+    """Write the available tuples to Parquet. Returns the progress of every non-empty batch."""
     writer = df.writeStream.format("parquet").option("path", str(folder / "rows"))
     writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
     query = writer.trigger(availableNow=True).start()
@@ -55,21 +55,21 @@ def same(found: pa.Table, wanted: pa.Table) -> bool:
     return bool(found.cast(wanted.schema).combine_chunks().equals(wanted.combine_chunks()))
 
 
-def test_the_bytes_are_those_of_the_library(spark: Any, tmp_path: Path) -> None:
+def test_the_source_returns_the_librarys_bytes(spark: Any, tmp_path: Path) -> None:
     batches = run(stream(spark, tuples=10_000, maxRowsPerBatch=3_000, partitions=3), tmp_path)
     assert [progress["numInputRows"] for progress in batches] == [3_000, 3_000, 3_000, 1_000]
     assert same(rows_of(spark, tmp_path), expected(10_000))
 
 
 @pytest.mark.slow
-def test_a_stream_goes_on_where_its_checkpoint_ends(spark: Any, tmp_path: Path) -> None:
+def test_a_stream_resumes_at_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     run(stream(spark, tuples=2_000, offset=500), tmp_path)
     run(stream(spark, tuples=5_000, offset=500, partitions=4), tmp_path)
     assert same(rows_of(spark, tmp_path), expected(5_000, offset=500))
 
 
 @pytest.mark.slow
-def test_a_batch_that_is_run_again_is_the_same(spark: Any, tmp_path: Path) -> None:
+def test_a_replayed_batch_is_identical(spark: Any, tmp_path: Path) -> None:
     """The last batch was planned, not committed: Spark runs it again from its offsets."""
     df = stream(spark, tuples=6_000, maxRowsPerBatch=2_000)
     seen: list[tuple[int, pa.Table]] = []
@@ -118,7 +118,7 @@ def test_bad_options_are_refused_by_name(options: dict[str, Any], said: str) -> 
     assert said in str(refusal.value)
 
 
-def test_a_bad_option_is_refused_when_the_stream_is_made(spark: Any) -> None:
+def test_a_bad_option_is_refused_when_the_stream_is_created(spark: Any) -> None:
     with pytest.raises(Exception, match="exponent='-1' cannot be used"):
         stream(spark, Exponent=-1)
     with pytest.raises(Exception, match="needs the option products"):
@@ -136,7 +136,7 @@ def reader(**options: Any) -> WorkloadStream:
     return WorkloadStream(parse_options({**OPTIONS, **{k: str(v) for k, v in options.items()}}), 2)
 
 
-def test_tuples_arrive_at_their_rate_also_while_nobody_reads(clock: list[int]) -> None:
+def test_tuples_arrive_at_their_rate_while_the_query_is_down(clock: list[int]) -> None:
     source = reader(rowsPerSecond=100, maxRowsPerBatch=150, tuples=1_000)
     limit = source.getDefaultReadLimit()
     assert limit == ReadMaxRows(150)

@@ -1,4 +1,4 @@
-"""Statistics that the workload tests judge by; no SciPy needed."""
+"""Statistics for the workload tests; no SciPy needed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def zipf_probabilities(domain: int, exponent: float) -> npt.NDArray[np.float64]:
 def chi_square_deviation(
     ranks: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float64]
 ) -> float:
-    """How many standard deviations the chi-square statistic is away from what chance gives.
+    """The distance of the chi-square statistic from its expectation, in standard deviations.
 
     Ranks are pooled into cells that expect at least 50 tuples: single ranks at the head, wider
     and wider stretches behind. The statistic is made normal by Wilson and Hilferty (1931).

@@ -28,7 +28,7 @@ def test_bursts_end_at_the_slowest_source() -> None:
     assert hurst(coarse, scales=6) < 0.6
 
 
-def test_bursty_takes_the_bandwidths_of_the_paper() -> None:
+def test_bursty_uses_the_bandwidths_of_the_paper() -> None:
     counts = arrivals.bursty(200_000, sources=10, seed=0)
     assert counts.min() == 0
     assert counts.max() == 2**11 - 2
@@ -67,7 +67,7 @@ def test_constant_carries_fractions() -> None:
     assert set(counts.tolist()) == {0, 1}
 
 
-def test_on_off_is_silent_for_its_share() -> None:
+def test_on_off_is_off_for_its_share() -> None:
     counts = arrivals.on_off(500_000, rate=4, on_steps=20, off_steps=60, seed=2)
     assert (counts == 0).mean() == pytest.approx(0.75, abs=0.02)
     assert set(counts.tolist()) == {0, 4}

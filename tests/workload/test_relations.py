@@ -14,7 +14,7 @@ from semistream.workload.relations import SCHEMA
 
 
 @pytest.mark.parametrize("row_bytes", [28, 29, 40, 48, 49, 113, 120, 1_000])
-def test_rows_have_the_width_asked_for(row_bytes: int) -> None:
+def test_rows_have_the_requested_width(row_bytes: int) -> None:
     table = products(1_000, row_bytes, batch_rows=1_000).read_all()
     table.validate(full=True)
     assert table.nbytes == pytest.approx(1_000 * row_bytes, rel=0.01)
@@ -75,7 +75,9 @@ def test_rate_is_millions_a_second() -> None:
         start = time.perf_counter()
         rows = sum(batch.num_rows for batch in products(500_000))
         seconds.append(time.perf_counter() - start)
-    assert rows / min(seconds) > 2.5e6, "half of what is promised: the test machine may be busy"
+    assert rows / min(seconds) > 2.5e6, (
+        "half of the target rate, because the test machine may be busy"
+    )
 
 
 def test_the_reader_is_arrow() -> None:

@@ -16,7 +16,7 @@ def whole(*args, **kwargs) -> pa.Table:
     return pa.Table.from_batches(sales(*args, **kwargs), SCHEMA)
 
 
-def test_batches_have_the_size_asked_for() -> None:
+def test_batches_have_the_requested_size() -> None:
     batches = list(sales(1_050, products=10, batch_rows=500))
     assert [batch.num_rows for batch in batches] == [500, 500, 50]
     assert all(batch.schema == SCHEMA for batch in batches)
@@ -37,7 +37,7 @@ def test_any_part_can_be_replayed() -> None:
 
 
 @pytest.mark.parametrize("stride", [1, 2, 5])
-def test_strangers_lie_below_inside_and_above(stride: int) -> None:
+def test_unmatched_keys_are_below_between_and_above(stride: int) -> None:
     n, count = 100_000, 1_000
     master = products(count, stride=stride).read_all()["product_id"]
     keys = whole(n, count, unmatched=0.3, nulls=0.1, stride=stride, seed=5)["product_id"]
@@ -60,7 +60,7 @@ def test_a_single_product(stride: int) -> None:
     assert 0.4 < (keys == stride).mean() < 0.6
 
 
-def test_a_key_source_is_used_and_left_alone() -> None:
+def test_a_key_source_is_not_modified() -> None:
     source = np.arange(1, 101)
     table = whole(100, 100, keys=lambda start, n: source[start : start + n], unmatched=1.0)
     assert source.tolist() == list(range(1, 101))

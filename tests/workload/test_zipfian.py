@@ -1,4 +1,4 @@
-"""Keys follow Zipf's law exactly, replay exactly, and are made fast."""
+"""Keys follow Zipf's law exactly, replay exactly, and are generated fast."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_the_scatter_spreads_hot_ranks_over_the_keys() -> None:
         keys = scatter(np.arange(1, hot + 1), domain, seed)
         counts = np.histogram(keys, bins=cells, range=(1, domain + 1))[0]
         statistic = ((counts - hot / cells) ** 2 / (hot / cells)).sum()
-        assert statistic < 2 * cells, "hot keys lie in heaps"
+        assert statistic < 2 * cells, "hot keys are clustered"
         assert abs(np.corrcoef(np.arange(hot), keys)[0, 1]) < 0.05
 
 
@@ -178,7 +178,7 @@ def test_rate_is_millions_a_second(scattered: bool) -> None:
         start = time.perf_counter()
         zipf(N, 20_000_000, scattered=scattered)
         seconds.append(time.perf_counter() - start)
-    assert N / min(seconds) > 5e6, "half of what is promised: the test machine may be busy"
+    assert N / min(seconds) > 5e6, "half of the target rate, because the test machine may be busy"
 
 
 def test_importing_the_package_does_not_load_numba() -> None:

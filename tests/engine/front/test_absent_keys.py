@@ -1,4 +1,4 @@
-"""Keys that are known to be absent: never a wrong one, and a bounded number of them."""
+"""Keys known to be absent: no false ones, in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_keys_are_known_until_the_table_changes() -> None:
     assert known(absent, [3, 4]) == [False, True]
 
 
-def test_only_the_rows_asked_for() -> None:
+def test_only_the_requested_rows_are_checked() -> None:
     absent = AbsentKeys(1000)
     absent.add(np.array([1, 2]))
     among = absent.lookup(np.array([1, 9, 2, 9]), np.array([2, 3]))
@@ -32,7 +32,7 @@ def test_only_the_rows_asked_for() -> None:
     assert among.tolist() == [True, False]
 
 
-def test_a_full_memory_forgets_some_and_never_invents_one() -> None:
+def test_a_full_set_forgets_keys_but_never_reports_a_false_one() -> None:
     absent = AbsentKeys(9 * 64)
     for start in range(0, 1000, 10):
         absent.add(np.arange(start, start + 10))
@@ -43,10 +43,10 @@ def test_a_full_memory_forgets_some_and_never_invents_one() -> None:
 
 
 @pytest.mark.parametrize("nbytes", [0, 8, 71, 72, 1000, 12_345])
-def test_bytes_are_those_that_were_planned(nbytes: int) -> None:
+def test_allocated_bytes_match_the_plan(nbytes: int) -> None:
     absent = AbsentKeys(nbytes)
     assert absent.nbytes == AbsentKeys.bytes_of(nbytes) <= nbytes
     assert nbytes - absent.nbytes < 72
     assert absent.nbytes == AbsentKeys.bytes_of(absent.nbytes)
-    absent.add(np.array([1, 2, 3]))  # also where there is no room at all
+    absent.add(np.array([1, 2, 3]))  # also without any room
     assert known(absent, [1]) == [nbytes >= 72]

@@ -1,4 +1,4 @@
-"""Front stages by name, and what is refused."""
+"""Front stages by name, and invalid names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from semistream.engine.front.recorder import FrequencyRecorder
 from semistream.errors import ConfigError
 
 
-def test_each_name_makes_its_kind() -> None:
+def test_each_name_selects_its_class() -> None:
     kinds = {}
     for cache in CACHES:
         size = front_stage_size(cache, [pa.int64()], 10_000, 0.0)
@@ -40,12 +40,12 @@ def test_each_name_makes_its_kind() -> None:
         (("much", 1, "recorder"), "front_stage='much'"),
     ],
 )
-def test_what_is_refused(options: Any, message: str) -> None:
+def test_invalid_choices_are_refused(options: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_front_stage(*options)
 
 
-def test_what_is_accepted() -> None:
+def test_valid_choices_are_accepted() -> None:
     for part in (0.0, 0.5, 4096, "2MB"):
         for cache in CACHES[:2]:
             assert check_front_stage(part, 1, cache) is None

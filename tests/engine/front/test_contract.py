@@ -1,4 +1,4 @@
-"""What every front stage promises, whichever way it ranks its rows."""
+"""The contract of every front stage, however it ranks its rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def front_of(cache: str, capacity: int, heap: int = 100_000, threshold: int = 1)
 
 
 def offer(front: FrontStage, keys: dict[int, int], worth: int = 1) -> tuple[int, int]:
-    """Offer keys with so many rows each; row i of key k is (100 * k + i, "k/i")."""
+    """Offer keys with their numbers of rows; row i of key k is (100 * k + i, "k/i")."""
     rows = [(key, i) for key, count in keys.items() for i in range(count)]
     columns = [
         pa.array([100 * key + i for key, i in rows], pa.int64()),
@@ -55,7 +55,7 @@ def held(front: FrontStage, keys: range) -> set[int]:
 
 
 @every_cache
-def test_rows_are_found_with_all_that_a_key_has(cache: str) -> None:
+def test_a_hit_returns_all_rows_of_its_key(cache: str) -> None:
     front = front_of(cache, 20)
     assert offer(front, {7: 1, 8: 3}) == (4, 0)
     assert front.count == 4
@@ -89,7 +89,7 @@ def test_an_empty_front_stage_misses_everything(cache: str) -> None:
 
 
 @every_cache
-def test_a_tuple_without_a_key_misses(cache: str) -> None:
+def test_a_null_key_misses(cache: str) -> None:
     front = front_of(cache, 10)
     offer(front, {0: 1})
     assert look_up(front, [0, 0], valid=[False, True]) == (2, [(1, 0, "0/0")], [0], 1)
@@ -108,7 +108,7 @@ def test_a_probe_stops_before_a_miss_or_a_pair_too_many(cache: str) -> None:
 
 
 @every_cache
-def test_a_key_that_is_offered_again_is_held_once(cache: str) -> None:
+def test_a_key_offered_again_is_cached_once(cache: str) -> None:
     front = front_of(cache, 20)
     offer(front, {1: 2})
     assert offer(front, {1: 2, 3: 1}) == (1, 0)
@@ -120,7 +120,7 @@ def test_a_key_that_is_offered_again_is_held_once(cache: str) -> None:
 
 
 @every_cache
-def test_forgotten_keys_are_gone_and_their_slots_are_used_again(cache: str) -> None:
+def test_dropped_keys_are_gone_and_their_slots_are_reused(cache: str) -> None:
     front = front_of(cache, 20)
     offer(front, {1: 3, 2: 2, 3: 1})
     assert front.forget(np.array([1, 9, 1, 3])) == 4
@@ -143,7 +143,7 @@ def test_clear_drops_everything(cache: str) -> None:
 
 
 @every_cache
-def test_a_full_front_stage_prefers_what_is_worth_more(cache: str) -> None:
+def test_a_full_front_stage_prefers_more_valuable_rows(cache: str) -> None:
     front = front_of(cache, 10)
     for start in range(0, 10, 5):
         offer(front, dict.fromkeys(range(start, start + 5), 1))
@@ -183,8 +183,8 @@ def test_texts_that_do_not_fit_are_not_admitted(cache: str) -> None:
 
 @every_cache
 @pytest.mark.parametrize("seed", range(10))
-def test_what_is_found_is_always_what_was_offered(cache: str, seed: int) -> None:
-    """Whatever a front stage keeps: a hit gives all rows of its key, and the counts add up."""
+def test_hits_return_exactly_the_offered_rows(cache: str, seed: int) -> None:
+    """A hit returns all rows of its key, and the counts add up, whatever is cached."""
     rng = random.Random(seed)
     front = front_of(cache, rng.choice([2, 8, 30]), heap=rng.choice([300, 3000]))
     rows = {key: rng.randint(1, 3) for key in range(25)}
@@ -216,7 +216,7 @@ def test_what_is_found_is_always_what_was_offered(cache: str, seed: int) -> None
 
 
 @every_cache
-def test_candidates_are_rows_that_met_enough_tuples(cache: str) -> None:
+def test_candidates_are_rows_with_enough_matches(cache: str) -> None:
     front = front_of(cache, 10, threshold=2)
     front.threshold = 2
     places, rows = np.array([0, 0, 0, 1], np.int32), np.array([4, 4, 5, 5], np.int32)
@@ -245,10 +245,10 @@ SHAPES: dict[str, tuple[list[Any], float]] = {
 @every_cache
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("nbytes", [0, 100, 2200, 5_000, 123_456])
-def test_bytes_are_those_that_were_planned(cache: str, shape: str, nbytes: int) -> None:
+def test_allocated_bytes_match_the_plan(cache: str, shape: str, nbytes: int) -> None:
     types, heap_per_row = SHAPES[shape]
     size = front_stage_size(cache, types, nbytes, heap_per_row)
-    if not size.capacity:  # then none is made
+    if not size.capacity:  # no front stage
         return
     front = new_front_stage(cache, types, size, 1)
     assert front.nbytes == size.nbytes <= nbytes

@@ -1,4 +1,4 @@
-"""SweepJoin's front stage: recent hits decide, and they are forgotten by and by."""
+"""SweepJoin's front stage: ranked by recent hits, which decay."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ def test_a_single_request_evicts_nothing_that_was_hit_often() -> None:
     assert held(front) == {1, 2}
 
 
-def test_rows_that_are_no_longer_hit_leave() -> None:
+def test_rows_without_recent_hits_are_evicted() -> None:
     front = cache_of(2)
     offer(front, {1: 40, 2: 40})
-    for _ in range(8):  # 1 goes on being hit; 2 is forgotten
+    for _ in range(8):  # 1 is still hit; 2 decays
         probe(front, [1] * 40)
         front.age(1.0, 40)
         offer(front, {3: 2})
     assert held(front) == {1, 3}
 
 
-def test_a_key_takes_the_place_of_as_many_rows_as_it_has() -> None:
+def test_a_key_evicts_as_many_rows_as_it_has() -> None:
     front = cache_of(4)
     offer(front, {1: 1, 2: 1, 3: 1, 4: 1})
     front.age(1.0, 10)
@@ -65,7 +65,7 @@ def test_a_key_takes_the_place_of_as_many_rows_as_it_has() -> None:
     assert front.count == 4 - evicted + admitted
 
 
-def test_the_threshold_follows_what_is_taken() -> None:
+def test_the_threshold_follows_the_admitted_rows() -> None:
     front = cache_of(4)
     offer(front, {1: 200, 2: 200, 3: 200, 4: 200})
     for _ in range(3):
@@ -98,7 +98,7 @@ def test_hits_of_the_coldest_rows() -> None:
 
 
 @pytest.mark.parametrize("capacity", [1, 3, 8])
-def test_another_cache_takes_over_the_most_used_rows(capacity: int) -> None:
+def test_the_most_used_rows_move_to_another_cache(capacity: int) -> None:
     old, new = cache_of(8), cache_of(capacity)
     offer(old, {key: 10 - key for key in range(8)})
     new.adopt(old)
@@ -107,7 +107,7 @@ def test_another_cache_takes_over_the_most_used_rows(capacity: int) -> None:
     assert new.count == capacity
 
 
-def test_rows_of_one_key_are_taken_over_together_or_not_at_all() -> None:
+def test_rows_of_one_key_move_together_or_not_at_all() -> None:
     old, new = cache_of(9), cache_of(4)
     offer(old, {1: 9, 2: 8, 3: 7}, rows=3)
     new.adopt(old)

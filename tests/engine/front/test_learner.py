@@ -1,4 +1,4 @@
-"""Which rows of the pages that pass are offered to the front stage."""
+"""Which rows of the visited pages are offered to the front stage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ every_cache = pytest.mark.parametrize("cache", CACHES)
 def learn(
     cache: str, source: MemoryPages, first: int, last: int, counts: list[int], least: int = 2
 ) -> tuple[set[int], list[tuple[int, ...]]]:
-    """(keys held after pages ``first`` to ``last`` met so many tuples, what was reported)."""
+    """(keys cached after pages ``first`` to ``last`` had these matches, what was reported)."""
     observer = RecordingObserver()
     shared = context(binding(source), observer)
     front = new_front_stage(cache, [source.schema.field("v").type], CacheSize(100, 10_000, 0), 1)
@@ -36,12 +36,12 @@ def learn(
         for key, value in zip(*(c.to_pylist() for c in page.columns), strict=True)
         if key in found.hit_rows
     ]
-    assert sorted(values) == sorted(expected)  # a key is held with all its rows
+    assert sorted(values) == sorted(expected)  # a key is cached with all its rows
     return set(found.hit_rows.tolist()), observer.named("front_stage_changed")
 
 
 @every_cache
-def test_rows_that_met_enough_tuples(cache: str) -> None:
+def test_rows_with_enough_matches(cache: str) -> None:
     source = pages_of([[1, 2], [3, 4]])
     held, reported = learn(cache, source, 0, 1, [2, 1, 0, 5])
     assert held == {1, 4}
@@ -49,18 +49,18 @@ def test_rows_that_met_enough_tuples(cache: str) -> None:
 
 
 @every_cache
-def test_nothing_is_reported_where_nothing_is_hot(cache: str) -> None:
+def test_nothing_is_reported_without_hot_rows(cache: str) -> None:
     assert learn(cache, pages_of([[1, 2]]), 0, 0, [1, 0]) == (set(), [])
 
 
 @every_cache
-def test_a_key_enters_with_all_its_rows(cache: str) -> None:
+def test_a_key_is_admitted_with_all_its_rows(cache: str) -> None:
     source = pages_of([[1, 1, 2], [3, 3]])
     assert learn(cache, source, 0, 1, [0, 2, 1, 9, 9])[0] == {1, 3}
 
 
 @every_cache
-def test_a_key_that_goes_on_outside_the_buffer_is_passed_over(cache: str) -> None:
+def test_a_key_that_continues_outside_the_buffer_is_skipped(cache: str) -> None:
     source = pages_of([[1, 2], [2, 3], [3, 4]])
     assert learn(cache, source, 1, 1, [9, 9])[0] == set()
     assert learn(cache, source, 0, 1, [9, 9, 9, 9])[0] == {1, 2}
@@ -68,7 +68,7 @@ def test_a_key_that_goes_on_outside_the_buffer_is_passed_over(cache: str) -> Non
 
 
 @every_cache
-def test_a_key_with_very_many_rows_is_passed_over(cache: str) -> None:
+def test_a_key_with_too_many_rows_is_skipped(cache: str) -> None:
     most = MOST_ROWS_PER_KEY
     source = pages_of([[1] * most + [2] * (most + 1)])
     assert learn(cache, source, 0, 0, [5] * (2 * most + 1))[0] == {1}

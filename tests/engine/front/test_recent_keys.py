@@ -1,4 +1,4 @@
-"""CINLJ's temporary buffer: keys that were seen often enough lately are offered with their rows."""
+"""CINLJ's temporary buffer: keys seen often enough recently are offered with their rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from semistream.engine.shape import TableShape
 
 
 @pytest.mark.parametrize("cache", CACHES)
-def test_keys_that_were_seen_twice_enter_when_the_wave_is_over(cache: str) -> None:
+def test_keys_seen_twice_are_admitted_after_the_wave(cache: str) -> None:
     source = pages_of([[1, 1, 2], [5, 6]])
     shared = context(binding(source))
     pool = BufferPool(shared, source, TableShape.of(source, shared.binding), 2)
@@ -47,7 +47,7 @@ def test_counts_are_forgotten_after_the_span() -> None:
 
 
 @pytest.mark.parametrize("span", [1, 16, 1000])
-def test_bytes_are_those_that_were_planned(span: int) -> None:
+def test_allocated_bytes_match_the_plan(span: int) -> None:
     recent = RecentKeys(span)
     assert recent.nbytes == RecentKeys.bytes_of(span)
     assert recent._table.nbytes + recent._seen.nbytes == recent.nbytes

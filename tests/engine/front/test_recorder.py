@@ -1,4 +1,4 @@
-"""The papers' front stage: who is overwritten, and how the threshold moves."""
+"""The papers' front stage: which rows are evicted, and how the threshold moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def probe(front: FrequencyRecorder, keys: list[int]) -> set[int]:
     return {keys[row] for row in found.hit_rows}
 
 
-def test_the_rarest_is_overwritten_and_of_those_the_oldest() -> None:
+def test_the_least_frequent_and_then_the_oldest_entry_is_evicted() -> None:
     front = recorder(4)
     offer(front, {1: 5, 2: 2})
     offer(front, {3: 2, 4: 9})
@@ -35,7 +35,7 @@ def test_the_rarest_is_overwritten_and_of_those_the_oldest() -> None:
     assert probe(front, [1, 3, 4, 5, 6]) == {1, 4, 5, 6}
 
 
-def test_a_row_that_is_met_again_gets_the_new_frequency() -> None:
+def test_a_row_offered_again_gets_the_new_frequency() -> None:
     front = recorder(5)
     offer(front, {1: 2, 2: 3})
     offer(front, {3: 4, 4: 4})
@@ -45,7 +45,7 @@ def test_a_row_that_is_met_again_gets_the_new_frequency() -> None:
     assert probe(front, [1, 2, 3, 4, 5, 6]) == {1, 3, 4, 5, 6}
 
 
-def test_when_too_many_come_at_once_the_most_frequent_half_enters() -> None:
+def test_if_too_many_rows_are_offered_the_most_frequent_are_admitted() -> None:
     front = recorder(6)
     assert offer(front, {1: 1, 2: 7, 3: 2, 4: 9, 5: 8}) == (3, 0)
     assert probe(front, [1, 2, 3, 4, 5]) == {2, 4, 5}
@@ -62,7 +62,7 @@ def test_the_threshold_falls_while_the_cache_fills() -> None:
     assert falls == sorted(falls, reverse=True)
 
 
-def test_the_threshold_rises_when_too_much_is_overwritten() -> None:
+def test_the_threshold_rises_with_many_evictions() -> None:
     front = recorder(8, threshold=3)
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})
@@ -71,7 +71,7 @@ def test_the_threshold_rises_when_too_much_is_overwritten() -> None:
     assert front.threshold == 4
 
 
-def test_the_threshold_falls_when_next_to_nothing_is_overwritten() -> None:
+def test_the_threshold_falls_with_few_evictions() -> None:
     front = recorder(8, threshold=3)
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})

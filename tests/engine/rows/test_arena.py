@@ -1,4 +1,4 @@
-"""Nested values stay Arrow arrays, in few chunks, and what is dead is dropped."""
+"""Nested values stay Arrow arrays, in few chunks, and dead values are dropped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from semistream.engine.rows.arena import Arena
 KIND = pa.list_(pa.int64())
 
 
-def test_values_come_and_go() -> None:
+def test_values_are_added_and_removed() -> None:
     rng = random.Random(1)
     arena, held = Arena(KIND, 20), {}
     for _ in range(200):
@@ -39,7 +39,7 @@ def test_an_empty_arena() -> None:
     assert arena.take(np.zeros(0, np.int32)).type == KIND
 
 
-def test_live_bytes_follow_what_is_held() -> None:
+def test_live_bytes_match_the_stored_values() -> None:
     arena = Arena(KIND, 2)
     column = pa.array([[1] * 100, [2] * 100], KIND)
     arena.put(column, np.arange(2), np.arange(2, dtype=np.int32))

@@ -1,4 +1,4 @@
-"""Which columns go where in a slot, and what a slot costs."""
+"""The layout of columns in a slot, and the size of a slot."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_fixed_columns_do_not_overlap() -> None:
     assert [place for place, _ in taken] == np.cumsum([0, *(w for _, w in taken[:-1])]).tolist()
 
 
-def test_a_choice_of_columns_keeps_the_order_asked_for() -> None:
+def test_selected_columns_keep_the_requested_order() -> None:
     layout = RecordLayout([pa.int8(), pa.string(), pa.int64(), pa.int32()])
     fixed, widths, places = layout.choice((3, 1, 0))
     assert fixed == {3: 4, 0: 1}
@@ -113,7 +113,7 @@ def test_parts_of_a_text_column() -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 50, 5_000])
-def test_rows_that_take_more_than_a_limit(limit: int) -> None:
+def test_rows_above_a_size_limit(limit: int) -> None:
     lists = [[1] * n for n in (0, 1, 200, 3, 1000, 2)]
     column = pa.array(lists, LIST)
     above = list(rows_above(column, limit, 0, len(column)))

@@ -1,4 +1,4 @@
-"""Rows out of several pages at once are the rows that Arrow would take."""
+"""Rows taken from several pages at once are those that Arrow would take."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_no_rows() -> None:
     assert [c.to_pylist() for c in columns.take(none, none)] == [[], []]
 
 
-def test_pages_that_lie_elsewhere_by_now() -> None:
+def test_pages_that_were_moved() -> None:
     """Offsets from the page's beginning are kept; later readings add the address."""
     kinds = [pa.int64(), pa.string()]
     sink = pa.BufferOutputStream()
@@ -82,7 +82,7 @@ def test_pages_that_lie_elsewhere_by_now() -> None:
     assert [c.to_pylist() for c in taken] == [[2, 1], ["bc", "a"]]
 
 
-def test_a_text_that_leads_out_of_its_page_is_an_error() -> None:
+def test_a_text_outside_its_page_raises() -> None:
     offsets = pa.py_buffer(np.array([0, 99, 3], np.int32))
     columns = PageColumns([pa.string()], 1)
     columns.put(0, [pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])])

@@ -58,7 +58,7 @@ def test_pages_with_and_without_nulls_in_any_order(seed: int) -> None:
         assert buffer.count == 0
 
 
-def test_batches_do_not_change_when_more_is_gathered() -> None:
+def test_emitted_batches_do_not_change() -> None:
     buffer = RowBuffer(TYPES, 8, 20.0)
     batches = []
     for first, rows in ((0, [1]), (10, list(range(8))), (20, [2, 3])):
@@ -77,7 +77,7 @@ def plain(texts: list[str]) -> PageColumns:
     return moved
 
 
-def test_text_that_is_longer_than_expected_makes_the_buffer_grow() -> None:
+def test_the_buffer_grows_for_long_text() -> None:
     buffer = RowBuffer([pa.int32(), pa.string()], 4, 6.0)
     before = buffer.nbytes
     columns = plain(["x" * 500, "y"])
@@ -113,7 +113,7 @@ def test_planned_bytes(types: list[pa.DataType], row_bytes: float, nbytes: int) 
     assert buffer.nbytes == held == nbytes
 
 
-def test_clear_forgets_what_was_gathered() -> None:
+def test_clear_discards_gathered_rows() -> None:
     buffer = RowBuffer([pa.int32(), pa.string()], 4, 6.0)
     buffer.add(plain(["old"]), np.zeros(1, np.int32), np.zeros(1, np.int32))
     buffer.clear()
@@ -122,7 +122,7 @@ def test_clear_forgets_what_was_gathered() -> None:
     assert [a.to_pylist() for a in buffer.finish()] == [[0], ["new"]]
 
 
-def test_a_text_that_leads_out_of_its_page_is_an_error() -> None:
+def test_a_text_outside_its_page_raises() -> None:
     offsets = pa.py_buffer(np.array([0, 99, 3], np.int32))
     columns = PageColumns([pa.string()], 1)
     columns.put(0, [pa.Array.from_buffers(pa.string(), 2, [None, offsets, pa.py_buffer(b"abc")])])

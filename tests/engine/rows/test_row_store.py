@@ -1,4 +1,4 @@
-"""Rows in slots: what goes in comes out, within the bytes that were planned."""
+"""Rows in slots: values round-trip, within the planned bytes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def store_for(columns: list[pa.Array], capacity: int, heap: int = 0) -> RowStore
 
 
 @pytest.mark.parametrize("names", [[name] for name in COLUMNS] + [FEW, list(COLUMNS)], ids=str)
-def test_values_come_back_and_slots_are_used_again(names: list[str]) -> None:
+def test_values_round_trip_and_slots_are_reused(names: list[str]) -> None:
     columns = [COLUMNS[name] for name in names]
     store = store_for(columns, 3, 100_000)
     store.put(columns, rows(3, 0, 1), slots(2, 0, 1))
@@ -64,7 +64,7 @@ def test_only_some_columns_in_any_order() -> None:
     assert [c.to_pylist() for c in taken] == [[b"y" * 9, b""], [-(2**63), None], ["ü", None]]
 
 
-def test_rows_that_came_before_the_first_null_stay_as_they_are() -> None:
+def test_rows_before_the_first_null_are_unchanged() -> None:
     store = RowStore(RecordLayout([pa.int64(), pa.bool_()]), 2)
     store.put([pa.array([7]), pa.array([True])], rows(0), slots(0))
     store.put([pa.array([None], pa.int64()), pa.array([False])], rows(0), slots(1))
@@ -72,7 +72,7 @@ def test_rows_that_came_before_the_first_null_stay_as_they_are() -> None:
     assert [c.to_pylist() for c in store.take(slots(0, 1))] == [[8, None], [None, False]]
 
 
-def test_slices_are_copied_from_where_they_begin() -> None:
+def test_slices_are_copied_from_their_offset() -> None:
     columns = [COLUMNS[name].slice(2) for name in FEW]
     store = store_for(columns, 2, 10_000)
     store.put(columns, rows(1, 0), slots(0, 1))
@@ -81,7 +81,7 @@ def test_slices_are_copied_from_where_they_begin() -> None:
 
 @pytest.mark.parametrize("names", [[name] for name in COLUMNS] + [FEW, []], ids=str)
 @pytest.mark.parametrize(("capacity", "heap"), [(0, 0), (1, 0), (1, 100), (50, 12_345)])
-def test_bytes_are_those_that_were_planned(names: list[str], capacity: int, heap: int) -> None:
+def test_allocated_bytes_match_the_plan(names: list[str], capacity: int, heap: int) -> None:
     layout = RecordLayout([COLUMNS[name].type for name in names])
     store = RowStore(layout, capacity, heap)
     assert store.nbytes == RowStore.bytes_of(layout, capacity, heap)
@@ -91,14 +91,14 @@ def test_bytes_are_those_that_were_planned(names: list[str], capacity: int, heap
     assert held <= store.nbytes
 
 
-def test_a_full_heap_has_room_for_as_many_rows_as_fit() -> None:
+def test_a_full_heap_reports_how_many_rows_fit() -> None:
     column = pa.array(["x" * 8] * 20)  # two units each: a header and the text
     store = store_for([column], 20, 10 * 16)  # of twenty units sixteen may be live
     assert store.room([column], np.arange(8)) == 8
     assert store.room([column], np.arange(20)) in range(1, 9)
     store.put([column], np.arange(8), np.arange(8, dtype=np.int32))
     assert store.room([column], rows(8)) == 0
-    for turn in range(30):  # holes are closed when the end is reached
+    for turn in range(30):  # the heap is compacted when its end is reached
         store.free(slots(turn % 8))
         assert store.room([column], rows(0)) == 1
         store.put([pa.array([f"round {turn:2}"])], rows(0), slots(turn % 8))
@@ -107,7 +107,7 @@ def test_a_full_heap_has_room_for_as_many_rows_as_fit() -> None:
     ]
 
 
-def test_more_text_than_there_is_room_for_is_an_error_not_a_crash() -> None:
+def test_too_much_text_raises_instead_of_crashing() -> None:
     column = pa.array(["x" * 100])
     store = store_for([column], 1, 64)
     assert store.room([column], rows(0)) == 0
@@ -116,7 +116,7 @@ def test_more_text_than_there_is_room_for_is_an_error_not_a_crash() -> None:
 
 
 @pytest.mark.parametrize("kind", ["text", "list"])
-def test_a_row_that_never_fits_is_found(kind: str) -> None:
+def test_a_row_that_can_never_fit_is_detected(kind: str) -> None:
     values: list[Any] = ["a", "b" * 900, "c"] if kind == "text" else [[1], [2] * 900, [3]]
     column = pa.array(values)
     small, large = store_for([column], 3, 600), store_for([column], 3, 60_000)

@@ -1,4 +1,4 @@
-"""Tuples whose key is absent leave: when that is proven, and one output batch at a time."""
+"""Tuples whose key is absent leave: once that is proven, one output batch at a time."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_tuple_is_proven_absent_by_a_probe_while_it_waited() -> None:
     assert not absent.is_proven(window, 2, 0, 0)  # it came after the probe
 
 
-def test_all_that_are_proven_absent_leave_together() -> None:
+def test_all_tuples_proven_absent_leave_together() -> None:
     world = World()
     world.add([5, 15, 6, 25])
     world.absent.tick(world.window)

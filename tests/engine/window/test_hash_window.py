@@ -49,7 +49,7 @@ def test_all_tuples_of_a_key_are_paired_oldest_first(kind: type[HashWindow]) -> 
 
 
 @every_kind
-def test_a_full_window_takes_what_fits(kind: type[HashWindow]) -> None:
+def test_a_full_window_accepts_what_fits(kind: type[HashWindow]) -> None:
     window = window_of(kind, 3)
     assert add(window, [1, 2]) == 2
     assert add(window, [3, 4], first=2) == 1
@@ -72,7 +72,7 @@ def test_one_slot(kind: type[HashWindow]) -> None:
         assert pairs(window, [turn]) == []
 
 
-def test_a_ring_lets_tuples_go_in_their_order() -> None:
+def test_a_ring_releases_tuples_in_arrival_order() -> None:
     rng = random.Random(1)
     window, model, number = window_of(RingWindow, 7), [], 0
     for _ in range(100):
@@ -90,7 +90,7 @@ def test_a_ring_lets_tuples_go_in_their_order() -> None:
         assert pairs(window, [0, 1, 2]) == [(r, a) for r in range(3) for k, a in model if k == r]
 
 
-def test_a_queue_lets_matched_tuples_go_from_anywhere() -> None:
+def test_a_queue_releases_matched_tuples_at_any_position() -> None:
     rng = random.Random(2)
     window, model, number = window_of(QueueWindow, 7), [], 0
     for _ in range(100):
@@ -109,7 +109,7 @@ def test_a_queue_lets_matched_tuples_go_from_anywhere() -> None:
         assert window.remove(np.arange(4)) == 0  # the others wait
 
 
-def test_the_tuples_of_a_code_in_parts() -> None:
+def test_the_tuples_of_a_code_are_released_in_batches() -> None:
     window = window_of(QueueWindow, 8)
     add(window, [1, 2, 1, 1, 2])
     slots, following = window.with_code(1, -1, 2)
@@ -122,7 +122,7 @@ def test_the_tuples_of_a_code_in_parts() -> None:
     assert (len(slots), following) == (0, -1)
 
 
-def test_tuples_that_came_before_their_page_was_probed() -> None:
+def test_tuples_that_arrived_before_their_page_was_probed() -> None:
     window = window_of(QueueWindow, 8)
     add(window, [5, 15])
     window.turn = 3
@@ -136,7 +136,7 @@ def test_tuples_that_came_before_their_page_was_probed() -> None:
     assert window.take(window.proven(firsts, cut, probed, 100))[1].to_pylist() == [3]
 
 
-def test_marks_are_gone_when_a_slot_is_used_again() -> None:
+def test_marks_are_cleared_when_a_slot_is_reused() -> None:
     window = window_of(QueueWindow, 1)
     add(window, [1])
     pairs(window, [1], mark=True)
@@ -149,7 +149,7 @@ def test_marks_are_gone_when_a_slot_is_used_again() -> None:
 @every_kind
 @pytest.mark.parametrize("schema", [STREAM, TEXT, NESTED], ids=["numbers", "text", "nested"])
 @pytest.mark.parametrize("nbytes", [300, 1000, 12_345, 1_000_000])
-def test_bytes_are_those_that_were_planned(kind: Any, schema: pa.Schema, nbytes: int) -> None:
+def test_allocated_bytes_match_the_plan(kind: Any, schema: pa.Schema, nbytes: int) -> None:
     tuples = layout(schema, SIDES[id(schema)])
     heap = 0.0 if schema is STREAM else 40.0
     size = kind.size_for(tuples, nbytes, heap)
@@ -181,7 +181,7 @@ def test_the_heap_has_room_for_the_longest_tuple(kind: Any) -> None:
 
 
 @every_kind
-def test_texts_that_do_not_fit_wait_outside(kind: Any) -> None:
+def test_texts_that_do_not_fit_stay_outside_the_window(kind: Any) -> None:
     tuples = layout(TEXT)
     window = kind(tuples, WindowSize(10, 160, 0))  # sixteen of twenty units of heap may be live
     columns, codes = [pa.array(["x" * 20] * 10)], np.arange(10)  # four units each

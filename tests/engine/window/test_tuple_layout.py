@@ -1,4 +1,4 @@
-"""Which columns of a tuple are kept, and how a key comes back from its code."""
+"""Which columns of a tuple are stored, and how a key is decoded from its code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ INT = Side(pa.schema([("k", pa.int64()), ("v", pa.int64())]))
     ],
     ids=str,
 )
-def test_a_key_that_its_code_restores_is_not_kept(kind: Any, master: Any, kept: list[str]) -> None:
+def test_a_key_that_can_be_decoded_from_its_code_is_not_stored(
+    kind: Any, master: Any, kept: list[str]
+) -> None:
     side = Side(pa.schema([("k", master)]))
     schema = pa.schema([("k", kind), ("a", pa.int64())])
     assert [schema.names[i] for i in layout(schema, side).kept] == kept

@@ -1,4 +1,4 @@
-"""Memory moves to where it gains more, in large steps, and comes to rest."""
+"""Memory moves to where it gains more, in large steps, and converges."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_share_moves_to_its_bounds_and_no_further(coldest: float, share: flo
     assert not moved[-1]
 
 
-def test_equal_gains_move_nothing_and_are_looked_at_less_often() -> None:
+def test_equal_gains_move_nothing_and_are_checked_less_often() -> None:
     mover = MemoryMover()
     for sweeps, decided in ((3, True), (3, False), (6, True)):
         term(mover, sweeps)
@@ -52,7 +52,7 @@ def test_equal_gains_move_nothing_and_are_looked_at_less_often() -> None:
     assert mover.share == START
 
 
-def test_it_does_not_swing_back() -> None:
+def test_the_share_does_not_oscillate() -> None:
     mover = MemoryMover()
     term(mover)
     assert mover.decide(1e6, 100, 1_000_000)
@@ -63,7 +63,7 @@ def test_it_does_not_swing_back() -> None:
 
 
 @pytest.mark.parametrize(("waiting", "moves"), [(10, True), (25, True), (26, False)])
-def test_a_window_that_is_hardly_used_gives_its_memory_away_once(waiting: int, moves: bool) -> None:
+def test_a_nearly_empty_window_releases_memory_once(waiting: int, moves: bool) -> None:
     mover = MemoryMover()
     assert mover.decide_idle(waiting, 100) is moves
     assert mover.idle is moves

@@ -70,7 +70,7 @@ def test_rows_that_enough_tuples_waited_for_enter(cache: str, room: int, visits:
         assert world.held() == ["5/0", "7/2"]
 
 
-def test_what_was_collected_can_be_withdrawn() -> None:
+def test_collected_rows_can_be_withdrawn() -> None:
     world = World("recorder", 3)
     world.visit()
     world.offers.withdraw()
@@ -81,6 +81,6 @@ def test_what_was_collected_can_be_withdrawn() -> None:
 
 
 @pytest.mark.parametrize("room", [1, 10])
-def test_bytes_are_at_most_those_of_as_many_of_the_widest_rows(room: int) -> None:
+def test_bytes_are_bounded_by_the_widest_rows(room: int) -> None:
     world = World("recorder", room)
     assert 0 < world.offers.nbytes <= room * world.source.max_row_bytes + 4 * (room + 1)

@@ -14,7 +14,7 @@ from semistream.joins.sweep.page_map import PageMap
 
 
 def stored(page: pa.RecordBatch) -> pa.Buffer:
-    """The page as it lies in a file, at an address of its own."""
+    """The page as stored in a file, at a separate address."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, page.schema) as writer:
         writer.write_batch(page)
@@ -31,7 +31,7 @@ def page(first: int, values: list[str | None]) -> pa.RecordBatch:
     return pa.record_batch({"k": keys, "n": pa.array(keys, pa.int32()), "v": values})
 
 
-def test_pages_are_known_wherever_they_are_loaded_to() -> None:
+def test_known_pages_are_recognized_at_any_address() -> None:
     content = [page(0, ["a", "bc"]), page(10, ["", "def", "g"]), page(20, ["h"])]
     mapped = PageMap(MemoryPages(content), "k", ["n", "v"])
     assert not mapped.knows(0, 1)
@@ -58,7 +58,7 @@ def test_a_page_with_nulls_stays_unknown() -> None:
 
 
 @pytest.mark.parametrize("names", [[], ["v"], ["n", "v"]])
-def test_bytes_are_those_that_were_planned(names: list[str]) -> None:
+def test_allocated_bytes_match_the_plan(names: list[str]) -> None:
     mapped = PageMap(MemoryPages([page(0, ["a"])] * 7), "k", names)
     arrays = [mapped._known, mapped._rows, mapped._offsets, mapped._sizes]
     assert sum(a.nbytes for a in arrays) == PageMap.bytes_for(7, len(names))

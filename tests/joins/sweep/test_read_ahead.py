@@ -1,4 +1,4 @@
-"""Page access of SweepJoin: requests ahead of visits, readers that are used again, failures."""
+"""Page access of SweepJoin: prefetching, reuse of readers, failures."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_failed_read_can_be_repeated(direct: bool) -> None:
     assert following.reader is not None  # no buffer was lost
 
 
-def test_without_reads_ahead_nothing_is_requested() -> None:
+def test_without_prefetching_nothing_is_requested() -> None:
     reads, _ = reads_of(pages_of(KEYS), 0, False)
     wanted = visit(0, 0)
     reads.request([wanted], 2)

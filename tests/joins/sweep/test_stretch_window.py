@@ -1,4 +1,4 @@
-"""SweepJoin's window: tuples wait for a stretch, are collected with it, and give chunks back."""
+"""SweepJoin's window: tuples wait for a stretch, are collected with it, and free their chunks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_window_is_full_when_no_chunk_is_free() -> None:
     assert window.vacant == 4
     assert add(window, [5, 15, 25]) == 2  # a third stretch finds no chunk
     assert window.vacant == 0
-    assert add(window, [6, 16, 7], first=2) == 2  # but there is room at the chunks' ends
+    assert add(window, [6, 16, 7], first=2) == 2  # but their chunks have room
     slots, chunks = window.collect(0)
     assert numbers(window, slots) == [0, 2]
     window.free(slots, chunks)
@@ -58,7 +58,7 @@ def test_a_window_is_full_when_no_chunk_is_free() -> None:
     assert add(window, [25], first=9) == 1
 
 
-def test_tuples_come_and_go() -> None:
+def test_tuples_are_added_and_removed() -> None:
     rng = random.Random(1)
     window, model, number = window_of(6, 3), {s: [] for s in range(4)}, 0
     for _ in range(200):
@@ -94,14 +94,14 @@ def test_tuples_are_paired_with_the_rows_of_a_page() -> None:
     assert window.keys(pairs[:1])[0].to_pylist() == [5]
 
 
-def test_another_version_has_other_stretches() -> None:
+def test_a_new_version_has_new_stretches() -> None:
     window = window_of(4, 2)
     window.wait_for(Stretches(pages_of([[0], [100]]).index, 1))
     assert add(window, [99, 100]) == 2
     assert numbers(window, window.collect(0)[0]) == [0]
 
 
-def test_texts_that_do_not_fit_wait_outside() -> None:
+def test_texts_that_do_not_fit_stay_outside_the_window() -> None:
     window = window_of(10, 1, TEXT, heap=160)
     columns, codes = [pa.array(["x" * 20] * 10)], np.arange(10)
     taken = [window.add(codes, columns, np.arange(10), []) for _ in range(4)]
@@ -112,7 +112,7 @@ def test_texts_that_do_not_fit_wait_outside() -> None:
 @pytest.mark.parametrize("schema", [STREAM, TEXT], ids=["numbers", "text"])
 @pytest.mark.parametrize("stretches", [1, 4, 1000])
 @pytest.mark.parametrize("nbytes", [200, 1000, 12_345, 1_000_000])
-def test_bytes_are_those_that_were_planned(schema: pa.Schema, stretches: int, nbytes: int) -> None:
+def test_allocated_bytes_match_the_plan(schema: pa.Schema, stretches: int, nbytes: int) -> None:
     tuples = layout(schema, Side())
     heap = 0.0 if schema is STREAM else 40.0
     size = StretchWindow.size_for(tuples, nbytes, heap, 0, stretches)

@@ -39,13 +39,13 @@ def test_a_table_without_pages_has_one_stretch_of_nothing() -> None:
     assert first_pages(np.zeros(0, np.bool_), 3).tolist() == [0, 0]
 
 
-def test_codes_tell_the_stretch_where_they_are_keys() -> None:
+def test_codes_that_are_keys_map_to_stretches() -> None:
     stretches = Stretches(pages_of([[1], [5], [9], [20]]).index, 2)
     assert stretches.firsts.tolist() == [1, 9]
     assert len(stretches.of(np.arange(1), [pa.array([7])])) == 0
 
 
-def test_keys_tell_it_where_codes_are_hashes() -> None:
+def test_keys_map_to_stretches_when_codes_are_hashes() -> None:
     index = pages_of([["b"], ["d"], ["f"]], pa.string()).index
     stretches = Stretches(index, 2)
     keys = [pa.array(["a", "b", "c", "e", "f", "z"]).cast(pa.large_binary())]
@@ -53,7 +53,7 @@ def test_keys_tell_it_where_codes_are_hashes() -> None:
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4])
-def test_bytes_are_those_that_were_planned(pages: int) -> None:
+def test_allocated_bytes_match_the_plan(pages: int) -> None:
     stretches = Stretches(pages_of([[1], [5], [9], [20]]).index, pages)
     assert stretches.nbytes == stretches_bytes(len(stretches))
     in_the_window = 2 * 4 * len(stretches)  # newest chunk, and how full it is

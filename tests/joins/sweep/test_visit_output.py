@@ -1,4 +1,4 @@
-"""Output rows of several visits make one batch; slots are given back when it is handed over."""
+"""Output rows of several visits make one batch; slots are freed when it is handed over."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class World:
         self.visits.add(self.columns if keeps else None, places, rows, slots)
 
 
-def test_rows_are_kept_back_until_they_are_handed_over() -> None:
+def test_rows_are_held_until_they_are_handed_over() -> None:
     world = World()
     world.add(0)
     world.add(2, 1)
@@ -89,7 +89,7 @@ def test_a_wider_tuple_makes_batches_shorter() -> None:
 @pytest.mark.parametrize(("how", "matched", "absent"), [
     ("inner", 1, 0), ("left", 1, 2), ("left_semi", 1, 0), ("left_anti", 0, 2),
 ])  # fmt: skip
-def test_what_each_how_keeps(how: str, matched: int, absent: int) -> None:
+def test_output_of_each_how(how: str, matched: int, absent: int) -> None:
     world = World(how)
     world.add(0)
     left = world.visits.add_absent(world.visit.slots[1:])
@@ -98,7 +98,7 @@ def test_what_each_how_keeps(how: str, matched: int, absent: int) -> None:
     assert len(emitted(world.output)) == matched + absent
 
 
-def test_absent_tuples_for_which_there_is_no_room_come_back() -> None:
+def test_absent_tuples_without_room_are_returned_to_the_caller() -> None:
     world = World(rows=2)
     left = world.visits.add_absent(world.visit.slots)
     assert len(left) == 1

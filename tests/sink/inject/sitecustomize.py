@@ -1,4 +1,4 @@
-"""Accidents on order, in every Python process of a job that has this folder on its path.
+"""Fault injection, in every Python process of a job that has this folder on its path.
 
 The file ``orders`` in the folder ``SEMISTREAM_MARKERS`` says ``kind:batch``, several separated
 by commas. Each happens once, and leaves a marker file ``kind-batch`` in that folder.
@@ -49,7 +49,7 @@ PATIENCE = 240.0
 
 
 def happens(kind: str, number: int) -> bool:
-    """Whether this accident is ordered, and has not happened yet."""
+    """Whether this fault was requested, and has not happened yet."""
     order = f"{kind}:{number}"
     try:
         if order not in (FOLDER / "orders").read_text().split(","):
@@ -124,7 +124,7 @@ _HALF_WAY: dict[str, Callable[[], None]] = {
 
 @contextlib.contextmanager
 def _failing_sync(good: int) -> Iterator[None]:
-    """The disk takes so many syncs; the next one fails."""
+    """After ``good`` successful syncs, the next one fails."""
     sync, left = os.fsync, [good]
 
     def fsync(descriptor: int) -> None:
@@ -141,7 +141,7 @@ def _failing_sync(good: int) -> Iterator[None]:
 
 
 def _around_entry(owner: Any, name: str, current: list[int]) -> None:
-    """Stop before and behind the call by which a sink makes a batch committed."""
+    """Pause before and after the call with which a sink commits a batch."""
     entry = getattr(owner, name)
 
     @functools.wraps(entry)
@@ -237,7 +237,7 @@ def _arm_maps() -> None:
 
 
 def mend(folder: Path = FOLDER) -> None:
-    """Give a file that was cut short its content back, in place."""
+    """Restore a truncated file, in place."""
     with open((folder / "segment").read_text(), "r+b") as segment:
         segment.write((folder / "whole").read_bytes())
 
