@@ -42,12 +42,12 @@ test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every
 
 test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, databases and writers, fill disks, truncate files
 	@echo "==> fault tests with Spark and the sinks"
-	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sink tests/pipeline tests/cli tests/lab
+	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sinks tests/pipeline tests/cli tests/lab
 
 test-long: $(INSTALLED)  ## Run the further seeds and warehouses of the slow tests: 100,000 schedules
 	@echo "==> long tests"
 	@$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadgroup tests/reliability
-	@$(BIN)/python -m pytest -m long tests/sink
+	@$(BIN)/python -m pytest -m long tests/sinks
 
 test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a separate JVM
 	@echo "==> the rivals' Spark joins"

@@ -11,7 +11,7 @@ LOCAL = "local[2,4]"  # two tasks at once, four attempts each
 CLUSTER = "local-cluster[2,1,1024]"
 TWO_HOSTS = "two hosts"
 
-INJECT = Path(__file__).parent / "sink" / "inject"
+INJECT = Path(__file__).parent / "sinks" / "inject"
 
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -50,7 +50,7 @@ RESTLESS = {
 class Sessions:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.faults = folder / "faults"  # where sink/inject looks for requested faults
+        self.faults = folder / "faults"  # where sinks/inject looks for requested faults
         self.master: str | None = None
         self.session: Any = None
         self._hosts: list[Any] = []

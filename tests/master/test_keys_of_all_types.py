@@ -15,7 +15,7 @@ from master.cases import KEYS, contents, names, order, plain, rows_table
 from semistream.master import MasterTable, verify
 
 quick = settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 # Thousands of small files that are synced one by one: faster in memory.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

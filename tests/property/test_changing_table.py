@@ -132,7 +132,7 @@ class ChangingTable(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
 def test_a_table_that_changes(algorithm: str) -> None:
-    run_machine(algorithm, examples=15, steps=25)
+    run_machine(algorithm, examples=8, steps=20)
 
 
 @pytest.mark.slow

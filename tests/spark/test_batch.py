@@ -10,7 +10,7 @@ import pytest
 
 import naive
 import semistream as ss
-from spark.streams import master, products, rows_of, sales
+from spark.streams import check_every_join, master, products, rows_of, sales
 
 MEMORY = "8MB"
 
@@ -20,19 +20,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return master(tmp_path_factory.mktemp("batch") / "products")
 
 
-@pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
-def test_every_join_with_one_two_and_four_partitions(
-    spark: Any, table: Any, algorithm: str
-) -> None:
-    stream = sales()
-    turn = list(ss.ALGORITHMS).index(algorithm)
-    for number, partitions in enumerate((1, 2, 4)):
-        how = naive.HOWS[(turn + number) % len(naive.HOWS)]
-        df = spark.createDataFrame(stream).repartition(partitions)
-        enriched = ss.enrich(df, table, on="product_id", how=how, memory=MEMORY, using=algorithm)
-        assert enriched.columns == naive.columns(stream, products(), "product_id", how)
-        expected = naive.join(stream, products(), "product_id", how)
-        naive.same_rows(rows_of(enriched), expected)
+@pytest.mark.parametrize("partitions", [1, 2, 4])
+def test_every_join(spark: Any, tmp_path: Path, partitions: int) -> None:
+    check_every_join(spark, tmp_path, partitions)
 
 
 @pytest.mark.parametrize("how", naive.HOWS)

@@ -28,16 +28,14 @@ from spark.streams import (
 MEMORY = 8_000_000
 
 
-@pytest.mark.parametrize(
-    "partitions", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [2, 4])
 def test_every_join_on_two_executors(cluster: Any, tmp_path: Path, partitions: int) -> None:
     check_every_join(cluster, tmp_path, partitions)
 
 
-@pytest.mark.parametrize(
-    "partitions", [2, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 4))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [2, 4])
 def test_every_join_on_a_stream_on_two_executors(
     cluster: Any, tmp_path: Path, partitions: int
 ) -> None:

@@ -38,6 +38,7 @@ def test_a_worker_killed_in_mid_batch(spark: Any, tmp_path: Path) -> None:
     naive.same_rows(sink.read(spark), naive.join(joined(parts), products(), "product_id"))
 
 
+@pytest.mark.slow
 def test_a_retry_reads_the_version_of_the_first_attempt(spark: Any, tmp_path: Path) -> None:
     table = master(tmp_path / "products", products(price=1.0))
     parts = [sales(100), sales(1000, 100), sales(100, 1100)]
@@ -107,6 +108,7 @@ def test_a_master_table_that_is_deleted_and_restored(spark: Any, tmp_path: Path)
     naive.same_rows(sink.read(spark), naive.join(sales(200), products(), "product_id"))
 
 
+@pytest.mark.slow
 def test_a_reader_that_stops_early_leaves_nothing_behind(spark: Any, tmp_path: Path) -> None:
     table = master(tmp_path / "products")
     df = spark.createDataFrame(sales(30_000)).repartition(2)

@@ -94,6 +94,7 @@ def expected(rows: int) -> naive.Rows:
     return [(row[0], row[1], row[3], row[0]) for row in found if row[0] >= 50]
 
 
+@pytest.mark.slow
 def test_all_joins_of_a_pipeline_share_its_memory(spark: Any, sessions: Any, folder: Path) -> None:
     """What the workers' ledgers grant for look-ups and steps adds up to what the plan says."""
     before = ledgers(sessions)

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import naive
 import semistream as ss
 from servers import query
-from sink import job as streaming
+from sinks import job as streaming
 
 HERE = Path(__file__).parent
 FILES, ROWS = 5, 400

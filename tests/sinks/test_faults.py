@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from servers import execute, postgres_server
-from sink.jobs import CHANGED, ROWS, Job, make_job, until
+from sinks.jobs import CHANGED, ROWS, Job, make_job, until
 
 pytest.importorskip("pyspark")
 psutil = pytest.importorskip("psutil")

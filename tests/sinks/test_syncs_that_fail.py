@@ -17,7 +17,7 @@ import semistream as ss
 from semistream.master.pins import pin
 from semistream.master.store import LocalStore
 from semistream.sinks import Batch, open_sink
-from sink.jobs import make_job
+from sinks.jobs import make_job
 
 SAYS = os.strerror(errno.EIO)
 

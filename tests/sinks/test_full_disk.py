@@ -16,7 +16,7 @@ import naive
 import semistream as ss
 from disks import SmallDisk, small_disk
 from semistream.sinks import Batch, open_sink
-from sink.jobs import make_job
+from sinks.jobs import make_job
 
 SAYS = os.strerror(errno.ENOSPC)
 

@@ -14,8 +14,8 @@ import pytest
 
 import naive
 from servers import execute
-from sink.inject.sitecustomize import mend
-from sink.jobs import CHANGED, Job, make_job, until
+from sinks.inject.sitecustomize import mend
+from sinks.jobs import CHANGED, Job, make_job, until
 
 pytest.importorskip("pyspark")
 
