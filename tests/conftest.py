@@ -20,6 +20,13 @@ settings.register_profile(
 settings.load_profile("semistream")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that must share a worker, those with Spark, come first: the other worker takes the
+    rest meanwhile, instead of waiting for them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
 @pytest.fixture(scope="session")
 def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The master table of a case, built once for all joins and hows."""

@@ -11,8 +11,17 @@ import pyarrow as pa
 
 import naive
 import semistream as ss
-from conformance.suite import every_algorithm, every_how
-from harness import ALL_AT_ONCE, Case, cut, drain_by_steps, drive, smallest_memory, watched
+from conformance.suite import every_algorithm
+from harness import (
+    ALL_AT_ONCE,
+    Case,
+    cut,
+    drain_by_steps,
+    drive,
+    every_join_and_how,
+    smallest_memory,
+    watched,
+)
 
 EVEN = pa.table({"k": range(0, 2000, 2), "v": range(1000), "pad": ["x" * 20] * 1000})
 
@@ -31,8 +40,7 @@ def open_run(algorithm: str, master: Any, how: str = "left", factor: float = 1.5
     return ss.join(algorithm, memory=int(factor * least), how=how).open(master, on="k")
 
 
-@every_algorithm
-@every_how
+@every_join_and_how
 def test_steps_drain_the_window_during_a_pause(algorithm: str, how: str, master_of: Any) -> None:
     with open_run(algorithm, master_of(CASE), how) as run:
         out = []
@@ -45,8 +53,7 @@ def test_steps_drain_the_window_during_a_pause(algorithm: str, how: str, master_
         assert list(run.step()) == []
 
 
-@every_algorithm
-@every_how
+@every_join_and_how
 def test_a_flush_in_the_middle(algorithm: str, how: str, master_of: Any) -> None:
     with open_run(algorithm, master_of(CASE), how) as run:
         out = []

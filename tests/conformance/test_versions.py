@@ -11,8 +11,17 @@ import pytest
 
 import naive
 import semistream as ss
-from conformance.suite import every_algorithm, every_how
-from harness import build, check_books, cut, drive, smallest_memory, takes, watched
+from conformance.suite import every_algorithm
+from harness import (
+    build,
+    check_books,
+    cut,
+    drive,
+    every_join_and_how,
+    smallest_memory,
+    takes,
+    watched,
+)
 from semistream.testing import RecordingObserver
 
 MASTER = pa.table({"k": range(600), "v": [0] * 600, "text": [f"{i:<20}" for i in range(600)]})
@@ -53,8 +62,7 @@ def open_run(algorithm: str, master: Any, how: str = "left", **options: Any) -> 
     return join.open(master, on="k", **options)
 
 
-@every_algorithm
-@every_how
+@every_join_and_how
 def test_pushes_before_and_after_changes(algorithm: str, how: str, master: Any) -> None:
     table, expected, out = MASTER, [], []
     with open_run(algorithm, master, how) as run:

@@ -12,13 +12,20 @@ import pytest
 
 import naive
 import semistream as ss
-from harness import build, check_books, cut, drain_by_steps, smallest_memory, watched
+from harness import (
+    build,
+    check_books,
+    cut,
+    drain_by_steps,
+    every_join_and_how,
+    smallest_memory,
+    watched,
+)
 
 STREAM = pa.table({"n": range(600), "k": np.random.default_rng(1).integers(-10, 1010, 600)})
 MASTER = pa.table({"k": range(1000), "v": range(1000), "text": ["x" * 30] * 1000})
 
 every_algorithm = pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
-every_how = pytest.mark.parametrize("how", naive.HOWS)
 
 
 @pytest.fixture(scope="module")
@@ -41,8 +48,7 @@ def first_of(out: list[pa.RecordBatch], rows: Any, count: int) -> None:
             break
 
 
-@every_algorithm
-@every_how
+@every_join_and_how
 def test_an_abandoned_push_is_finished_by_the_next_call(
     algorithm: str, how: str, master: Any
 ) -> None:

@@ -20,6 +20,7 @@ from harness import (
     check_pinned,
     cut,
     drain_by_steps,
+    every_join_and_how,
     needs_direct_io,
     smallest_memory,
     soon,
@@ -34,7 +35,6 @@ STREAM = pa.table(
 MASTER = pa.table({"k": range(1000), "v": range(1000), "text": ["x" * 30] * 1000})
 
 every_algorithm = pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
-every_how = pytest.mark.parametrize("how", naive.HOWS)
 
 
 class Disk:
@@ -94,8 +94,7 @@ def collect(out: list[pa.RecordBatch], rows: Iterable[pa.RecordBatch]) -> bool:
     return False
 
 
-@every_algorithm
-@every_how
+@every_join_and_how
 def test_a_disk_that_fails_and_recovers(algorithm: str, how: str, folder: Path, disk: Disk) -> None:
     out: list[pa.RecordBatch] = []
     with open_run(algorithm, folder, how) as run:

@@ -56,7 +56,7 @@ def measured(asked: Cell, limit: str = "auto") -> dict[str, Any]:
     return launch.run(asked, limit, store)
 
 
-QUICK = [
+VARIANTS = [
     (name, variant)
     for name in rivals.ADAPTERS
     if name != "spark_static"
@@ -65,7 +65,13 @@ QUICK = [
 ]
 
 
-@pytest.mark.parametrize(("name", "variant"), QUICK)
+@pytest.mark.parametrize(
+    ("name", "variant"),
+    [
+        q if q[0] in ("lmdb", "sqlite") else pytest.param(*q, marks=pytest.mark.slow)
+        for q in VARIANTS
+    ],
+)
 def test_every_rival_returns_the_correct_rows(name: str, variant: str) -> None:
     absent = rivals.missing(rivals.rival(name))
     if absent:

@@ -55,7 +55,13 @@ def check(algorithm: str, table: Any, rows: int, tuples: int, memory: str) -> No
     assert measured["growth"] <= 1.2 * budget + OVERHEAD, measured["fullest"]
 
 
-@every_algorithm
+QUICK = ("meshjoin", "hybridjoin", "cinlj", "sweepjoin")
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in ss.ALGORITHMS],
+)
 def test_a_small_budget(algorithm: str, table: Any) -> None:
     tuples = 30_000 if algorithm.endswith("inlj") else 100_000
     check(algorithm, table, rows=100_000, tuples=tuples, memory="4MB")

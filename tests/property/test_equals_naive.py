@@ -124,7 +124,7 @@ def check(algorithm: str, drawn: Drawn) -> None:
 
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
 @given(drawn=examples())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_equals_naive(algorithm: str, drawn: Drawn) -> None:
     check(algorithm, drawn)
 

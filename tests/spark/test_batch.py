@@ -20,6 +20,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return master(tmp_path_factory.mktemp("batch") / "products")
 
 
+@pytest.mark.slow  # the quick run has every join on a stream
 @pytest.mark.parametrize("partitions", [1, 2, 4])
 def test_every_join(spark: Any, tmp_path: Path, partitions: int) -> None:
     check_every_join(spark, tmp_path, partitions)

@@ -93,6 +93,7 @@ def test_overwrite_publishes_a_new_version(spark: Any, tmp_path: Path) -> None:
     assert (again.version, again.num_rows) == (2, 3)
 
 
+@pytest.mark.slow
 def test_failures_raise_clear_errors_and_leave_nothing(spark: Any, tmp_path: Path) -> None:
     df = spark.createDataFrame(products(300))
     with pytest.raises(ss.ConfigError, match="unique=True, but the key product_id="):

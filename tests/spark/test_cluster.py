@@ -26,15 +26,14 @@ from spark.streams import (
 )
 
 MEMORY = 8_000_000
+pytestmark = pytest.mark.slow  # executors take half a minute to start
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [2, 4])
 def test_every_join_on_two_executors(cluster: Any, tmp_path: Path, partitions: int) -> None:
     check_every_join(cluster, tmp_path, partitions)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("partitions", [2, 4])
 def test_every_join_on_a_stream_on_two_executors(
     cluster: Any, tmp_path: Path, partitions: int
@@ -67,7 +66,6 @@ def test_a_master_table_built_by_two_executors(cluster: Any, tmp_path: Path) -> 
     naive.same_rows(naive.rows_of([table.to_table()]), naive.rows_of([products(2000)]))
 
 
-@pytest.mark.slow
 def test_an_executor_killed_in_mid_batch(cluster: Any, tmp_path: Path) -> None:
     saboteurs.by_value()
     table = master(tmp_path / "products")
