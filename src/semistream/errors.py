@@ -4,6 +4,25 @@ Each message states what was wrong, with what value, and what to do. The message
 attribute, so that errors can be pickled between Spark workers.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+def unknown(what: str, name: str, known: Iterable[str]) -> str:
+    """The message for a name that does not exist, with the closest one or all that do.
+
+    >>> unknown("field", "memroy", ["how", "memory"])
+    "unknown field 'memroy'; did you mean 'memory'?"
+    >>> unknown("field", "zzz", ["how", "memory"])
+    "unknown field 'zzz'; valid fields: how, memory"
+    """
+    names = list(known)
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"valid {what}s: {', '.join(names)}"
+    return f"unknown {what} {name!r}; {hint}"
+
 
 class SemistreamError(Exception):
     """Base class of all errors of this library."""

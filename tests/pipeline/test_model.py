@@ -306,7 +306,7 @@ def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
         (
             "using: chybridjoin",
             "using: chybridjion",
-            "21: using: 'chybridjion': did you mean 'chybr",
+            "21: using: 'chybridjion': unknown join 'chybridjion'; did you mean 'chybr",
         ),
     ],
 )

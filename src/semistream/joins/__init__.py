@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from semistream.engine.observer import Observer
 from semistream.engine.run import Run
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, unknown
 from semistream.joins.auto import AutoJoin, choose
 from semistream.joins.base import Join, open_source
 from semistream.joins.chybridjoin import CachedHybridJoin
@@ -45,11 +46,14 @@ def join(name: str, **options: Any) -> Join:
     """
     kind = AutoJoin if name == AutoJoin.name else ALGORITHMS.get(name)
     if kind is None:
-        known = ", ".join([AutoJoin.name, *ALGORITHMS])
-        raise ConfigError(f"unknown join {name!r}; choose one of {known}")
+        raise ConfigError(unknown("join", name, [AutoJoin.name, *ALGORITHMS]))
+    known = [field.name for field in fields(kind)]
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"{name}: {unknown('option', option, known)}")
     try:
         return kind(**options)
-    except TypeError as error:
+    except TypeError as error:  # an option that must be given is missing
         raise ConfigError(f"{name}: {error}") from error
 
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic import field_validator as validates
 from pydantic import model_validator as validates_all
 
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, unknown
 from semistream.joins import ALGORITHMS
 from semistream.memory import parse_size
 from semistream.pipeline.document import Document, Path_, read_document
@@ -27,12 +26,6 @@ _TYPE = re.compile(
 
 def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the closest known name, or None if none is close."""
-    close = get_close_matches(name, list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else None
 
 
 Names = Annotated[list[Annotated[str, Field(min_length=1)]], Field(min_length=1)]
@@ -255,9 +248,7 @@ class Pipeline(Part):
     @classmethod
     def _using(cls, using: str) -> str:
         if using != "auto" and using not in ALGORITHMS:
-            choices = f"choose auto or one of {', '.join(ALGORITHMS)}"
-            hint = _did_you_mean(using, ["auto", *ALGORITHMS])
-            raise ValueError(f"{hint} {choices}" if hint else choices)
+            raise ValueError(unknown("join", using, ["auto", *ALGORITHMS]))
         return using
 
     @validates_all(mode="after")
@@ -317,9 +308,7 @@ def _unknown_field(loc: Sequence[str | int]) -> str:
     for part in loc[:-1]:
         if isinstance(part, str):
             model = _model_of(_fields(model).get(part)) or model
-    name, known = str(loc[-1]), _fields(model)
-    hint = _did_you_mean(name, known) or f"valid fields: {', '.join(known)}"
-    return f"unknown field {name!r}; {hint}"
+    return unknown("field", str(loc[-1]), _fields(model))
 
 
 def _fields(model: type[BaseModel]) -> dict[str, Any]:

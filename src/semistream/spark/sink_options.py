@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from semistream.engine.binding import HOWS, On, Select
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, unknown
 from semistream.joins import ALGORITHMS
 from semistream.master import MasterTable
 from semistream.master.sql import SqlMaster
@@ -164,9 +164,10 @@ def _json_or_names(text: str | None, many: bool = False) -> Any:
 
 
 def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
-    extra = set(item) - {"master", "version", "sql", "on", "how", "select"}
-    if extra:
-        raise ConfigError(f"lookups: unknown field {sorted(extra)[0]!r}")
+    known = ["master", "version", "sql", "on", "how", "select"]
+    for name in item:
+        if name not in known:
+            raise ConfigError(f"lookups: {unknown('field', name, known)}")
     how = item.get("how") or "inner"
     if how not in HOWS:
         raise ConfigError(f"how={how!r} is unknown; choose one of {', '.join(HOWS)}")
