@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from datetime import date
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from semistream.cli.master import app, build_table, check, describe
+from semistream.cli.master import app, build_table, check, describe, rows_of_keys
 from semistream.errors import ConfigError
 from semistream.master import MasterTable
 
@@ -87,3 +89,35 @@ def test_what_the_user_can_mend_is_one_line(
     assert text.startswith("error: ")
     assert "Traceback" not in text
     assert not (source.parent / "t").exists()
+
+
+def test_head_shows_the_first_rows(source: Path, tmp_path: Path) -> None:
+    build_table([source], tmp_path / "t", ["a"])
+    code, text = run("head", tmp_path / "t", "-n", 1)
+    assert code == 0
+    assert text.split() == ["a", "b", "price", "1", "y", "2.0"]
+    code, text = run("head", tmp_path / "t", "--json", "-c", "b")
+    assert (code, text) == (0, '{"b": "y"}\n{"b": "x"}\n')
+
+
+def test_get_shows_the_rows_of_keys(source: Path, tmp_path: Path) -> None:
+    build_table([source], tmp_path / "t", ["a", "b"])
+    code, text = run("get", tmp_path / "t", "2,x", "9,z", "1,y", "--json")
+    assert code == 0
+    assert [json.loads(line)["price"] for line in text.splitlines()] == [1.0, 2.0]
+    assert run("get", tmp_path / "t", "9,z") == (1, "no rows\n")
+    code, text = run("get", tmp_path / "t", "2")
+    assert code == 2
+    assert "the key has the columns a, b; separate their values by commas" in text
+    code, text = run("get", tmp_path / "t", "two,x")
+    assert code == 2
+    assert "cannot read the key (a: int64, b: string)" in text
+
+
+def test_get_with_keys_of_other_types(tmp_path: Path) -> None:
+    days = pa.table({"day": pa.array([date(2026, 11, 17)]), "n": [-5]})
+    MasterTable.build(days, tmp_path / "days", key="day")
+    MasterTable.build(days, tmp_path / "numbers", key="n")
+    assert rows_of_keys(tmp_path / "days", ["2026-11-17"])["n"].to_pylist() == [-5]
+    code, text = run("get", tmp_path / "numbers", "--json", "--", -5)
+    assert (code, text) == (0, '{"day": "2026-11-17", "n": -5}\n')

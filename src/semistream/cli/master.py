@@ -1,19 +1,24 @@
-"""``semistream master build | info | verify``: build, inspect and verify a master table."""
+"""``semistream master build | info | head | get | verify``: build and inspect a master table."""
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from semistream.errors import SemistreamError
+from semistream.errors import ConfigError, SemistreamError
 from semistream.memory import format_size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 app = typer.Typer(help="Build, inspect and verify master tables.", no_args_is_help=True)
 _out = Console()
@@ -125,6 +130,46 @@ def check(path: Path, version: int | None = None) -> Verdict:
     return Verdict(str(path), manifest.version, pages, tuple(map(str, problems)))
 
 
+def first_rows(
+    path: Path, rows: int, columns: Sequence[str] | None = None, version: int | None = None
+) -> pa.Table:
+    """The first rows in key order."""
+    from semistream.master import MasterTable
+
+    return MasterTable.open(path, version).read(columns, rows)
+
+
+def rows_of_keys(
+    path: Path,
+    keys: Sequence[str],
+    columns: Sequence[str] | None = None,
+    version: int | None = None,
+) -> pa.Table:
+    """The rows of keys that are written as text; the parts of a composite key by commas."""
+    import pyarrow as pa
+
+    from semistream.master import MasterTable
+
+    table = MasterTable.open(path, version)
+    kinds = [table.schema.field(name).type for name in table.key]
+    parts = [key.split(",", len(kinds) - 1) for key in keys]
+    for key, values in zip(keys, parts, strict=True):
+        if len(values) != len(kinds):
+            raise ConfigError(
+                f"{key!r}: the key has the columns {', '.join(table.key)}; "
+                "separate their values by commas"
+            )
+    try:
+        typed = {
+            name: pa.array([values[i] for values in parts], pa.string()).cast(kind)
+            for i, (name, kind) in enumerate(zip(table.key, kinds, strict=True))
+        }
+    except pa.ArrowInvalid as error:
+        kinds_of = ", ".join(f"{n}: {k}" for n, k in zip(table.key, kinds, strict=True))
+        raise ConfigError(f"cannot read the key ({kinds_of}): {error}") from error
+    return table.lookup(pa.table(typed), columns)
+
+
 @app.command("build")
 def build_command(
     source: list[Path] = typer.Argument(..., help="Parquet files or folders."),
@@ -155,6 +200,40 @@ def info_command(
     _show(_or_exit(lambda: describe(path, version)))
 
 
+_COLUMNS = typer.Option(None, "--column", "-c", help="Column to show; repeat it for several.")
+_JSON = typer.Option(False, "--json", help="Print one JSON object per row.")
+
+
+@app.command("head")
+def head_command(
+    path: Path = typer.Argument(..., help="Folder of the table."),
+    rows: int = typer.Option(10, "--rows", "-n", help="Number of rows."),
+    column: list[str] | None = _COLUMNS,
+    as_json: bool = _JSON,
+    version: int | None = typer.Option(None, help="Version number. Default: the newest."),
+) -> None:
+    """Show the first rows of a master table, in key order."""
+    _show_rows(_or_exit(lambda: first_rows(path, rows, column or None, version)), as_json)
+
+
+@app.command("get")
+def get_command(
+    path: Path = typer.Argument(..., help="Folder of the table."),
+    keys: list[str] = typer.Argument(..., help="Keys; separate the parts of one by commas."),
+    column: list[str] | None = _COLUMNS,
+    as_json: bool = _JSON,
+    version: int | None = typer.Option(None, help="Version number. Default: the newest."),
+) -> None:
+    """Show the rows of some keys. Exits with code 1 if none of them is in the table.
+
+    Put -- in front of negative numbers: semistream master get products -- -5
+    """
+    found = _or_exit(lambda: rows_of_keys(path, keys, column or None, version))
+    _show_rows(found, as_json)
+    if not found.num_rows:
+        raise typer.Exit(1)
+
+
 @app.command("verify")
 def verify_command(
     path: Path = typer.Argument(..., help="Folder of the table."),
@@ -176,6 +255,19 @@ def _or_exit(logic: Callable[[], Result]) -> Result:
     except SemistreamError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error
+
+
+def _show_rows(rows: pa.Table, as_json: bool) -> None:
+    if as_json:
+        for row in rows.to_pylist():
+            print(json.dumps(row, default=str, ensure_ascii=False))
+        return
+    shown = Table(box=None, pad_edge=False)
+    for field in rows.schema:
+        shown.add_column(field.name, overflow="fold")
+    for row in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+        shown.add_row(*("null" if value is None else escape(str(value)) for value in row))
+    _out.print(shown if rows.num_rows else "no rows")
 
 
 def _show(info: Info) -> None:

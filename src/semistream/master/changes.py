@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import MasterTableError, SchemaError
+from semistream.errors import MasterTableError
 from semistream.master import manifest as manifests
 from semistream.master.build import publish, write_sorted
 from semistream.master.index import single
+from semistream.master.key_values import key_table
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.merge import contains
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
@@ -40,7 +41,7 @@ def upsert(table: MasterTable, data: Any, memory: int | str) -> int:
 
 def delete(table: MasterTable, keys: Any) -> int:
     """Publish a version without these keys. Returns its number."""
-    rows = _key_table(table, keys)
+    rows = key_table(table, keys)
     source = open_source(rows)
     return _apply(table, source, rows.schema, "delete", parse_size("512MB"), "drop")
 
@@ -191,47 +192,3 @@ def _must_be_newest(table: MasterTable) -> None:
 def _check_columns(table: MasterTable, schema: pa.Schema) -> None:
     storage_schema(schema, table.key)
     to_storage(pa.RecordBatch.from_pylist([], schema=schema), table.schema)
-
-
-def _key_table(table: MasterTable, keys: Any) -> pa.Table:
-    """The keys to delete as a table."""
-    schema = table.manifest.key_schema
-    names = list(table.key)
-    if isinstance(keys, (pa.Table, pa.RecordBatch)):
-        absent = [name for name in names if name not in keys.schema.names]
-        if absent:
-            raise SchemaError(
-                f"the keys to delete lack the key column {absent[0]!r}; "
-                f"their columns are {keys.schema.names}"
-            )
-        rows = pa.table({name: keys.column(name) for name in names})
-    elif isinstance(keys, (pa.Array, pa.ChunkedArray)):
-        if len(names) != 1:
-            raise SchemaError(
-                f"the key has the columns {names}; give a table with them or a list of tuples"
-            )
-        rows = pa.table({names[0]: keys})
-    else:
-        rows = _from_values(list(keys), schema)
-    batches = [to_storage(batch, schema) for batch in rows.to_batches()]
-    return pa.Table.from_batches(batches, schema=schema)
-
-
-def _from_values(values: list[Any], schema: pa.Schema) -> pa.Table:
-    width = len(schema)
-    if width == 1:
-        columns: list[Any] = [values]
-    elif all(isinstance(value, (tuple, list)) and len(value) == width for value in values):
-        columns = [[value[i] for value in values] for i in range(width)]
-    else:
-        raise SchemaError(
-            f"the key has the columns {schema.names}; give each key as a tuple of {width} values"
-        )
-    try:
-        arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        raise SchemaError(
-            f"the keys to delete are not of the key's type(s) "
-            f"{[str(field.type) for field in schema]}: {error}"
-        ) from error
-    return pa.Table.from_arrays(arrays, schema=schema)

@@ -222,6 +222,22 @@ class MasterTable:
         copies = [pa.ipc.read_record_batch(b.serialize(), self.schema) for b in self.batches()]
         return pa.Table.from_batches(copies, schema=self.schema)
 
+    def read(self, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
+        """The first ``limit`` rows in key order, in memory. Default: all rows, all columns."""
+        from semistream.master.lookup import read
+
+        return read(self, columns, limit)
+
+    def lookup(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of these keys, in the order of the keys; an absent key has none.
+
+        ``keys``: values, an Arrow array, or a table with the key columns; tuples for a key of
+        several columns. ``columns``: default all.
+        """
+        from semistream.master.lookup import lookup
+
+        return lookup(self, keys, columns)
+
     def newest_version(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
         if self.store.size(manifests.manifest_name(self.version + 1)) is None and (

@@ -1,0 +1,107 @@
+"""Look keys up in a table, and read its first rows: to look into a table, without a join."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.errors import ConfigError, SchemaError, unknown
+from semistream.master.key_values import key_table
+
+if TYPE_CHECKING:
+    from semistream.master.table import MasterTable
+
+
+def lookup(table: MasterTable, keys: Any, columns: Sequence[str] | None) -> pa.Table:
+    """See :meth:`MasterTable.lookup`. Reads each page that is needed once, in key order."""
+    names = _chosen(table, columns)
+    wanted = [column.combine_chunks() for column in key_table(table, keys).columns]
+    positions = np.flatnonzero(_without_nulls(wanted))
+    wanted = _take(wanted, positions)
+    codes, _ = table.codec.codes(wanted)
+    reader = table.reader()
+    parts, order = [_empty(table, names)], [positions[:0]]
+    for page, asking in _by_page(table, wanted):
+        (batch,) = reader.read(page)
+        rows, found = _matches(table, batch, codes[asking])
+        asking = asking[found]
+        if not table.codec.exact:  # equal hashes: compare the keys
+            here = _take([batch.column(name) for name in table.key], rows)
+            same = table.codec.same(_take(wanted, asking), here)
+            rows, asking = rows[same], asking[same]
+        parts.append(batch.select(names).take(pa.array(rows)))  # copies: the page is overwritten
+        order.append(positions[asking])
+    found_rows = pa.Table.from_batches(parts)
+    return found_rows.take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
+
+
+def read(table: MasterTable, columns: Sequence[str] | None, limit: int | None) -> pa.Table:
+    """See :meth:`MasterTable.read`."""
+    names = _chosen(table, columns)
+    if limit is not None and limit < 0:
+        raise ConfigError(f"limit={limit}: must be at least 0")
+    left = table.num_rows if limit is None else limit
+    parts = [_empty(table, names)]
+    for batch in table.batches() if left else ():
+        some = batch.select(names).slice(0, left)
+        parts.append(pa.ipc.read_record_batch(some.serialize(), some.schema))
+        left -= some.num_rows
+        if left <= 0:
+            break
+    return pa.Table.from_batches(parts)
+
+
+def _chosen(table: MasterTable, columns: Sequence[str] | None) -> list[str]:
+    if columns is None:
+        return list(table.schema.names)
+    if isinstance(columns, str):
+        raise ConfigError(f"columns={columns!r}: give a list of names")
+    for name in columns:
+        if name not in table.schema.names:
+            raise SchemaError(unknown("column", name, table.schema.names))
+    return list(columns)
+
+
+def _empty(table: MasterTable, names: list[str]) -> pa.RecordBatch:
+    schema = pa.schema([table.schema.field(name) for name in names])
+    return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def _without_nulls(columns: list[pa.Array]) -> Any:
+    valid = np.ones(len(columns[0]), np.bool_)
+    for column in columns:
+        valid &= column.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _take(columns: Sequence[pa.Array], rows: Any) -> list[pa.Array]:
+    taken = pa.array(rows)
+    return [column.take(taken) for column in columns]
+
+
+def _by_page(table: MasterTable, keys: list[pa.Array]) -> Iterator[tuple[int, Any]]:
+    """Every page that can hold one of these keys, with the numbers of those keys."""
+    if not table.num_pages or not len(keys[0]):
+        return
+    low, high = table.index.locate(keys)
+    counts = high - low + 1  # a key with many rows may continue in the next page
+    asking = np.repeat(np.arange(len(low)), counts)
+    pages = low[asking] + np.arange(len(asking)) - np.repeat(np.cumsum(counts) - counts, counts)
+    order = np.argsort(pages, kind="stable")
+    bounds = np.flatnonzero(np.diff(pages[order], prepend=-1))
+    for numbers in np.split(order, bounds[1:]):
+        yield int(pages[numbers[0]]), asking[numbers]
+
+
+def _matches(table: MasterTable, batch: pa.RecordBatch, codes: Any) -> tuple[Any, Any]:
+    """Pairs of page rows and codes that are equal, by the order of the codes and of the rows."""
+    here, _ = table.codec.codes([batch.column(name) for name in table.key])
+    order = np.argsort(here, kind="stable")
+    first = np.searchsorted(here, codes, side="left", sorter=order)
+    counts = np.searchsorted(here, codes, side="right", sorter=order) - first
+    found = np.repeat(np.arange(len(codes)), counts)
+    nth = np.arange(len(found)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[first[found] + nth], found
