@@ -91,6 +91,7 @@ def test_the_tutorial(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture
     reader.does("generate relation")
     reader.does("master build")
     assert "100,000" in reader.does("master info")
+    assert "42 " in reader.does("master get")
     pipeline = reader.block("yaml", "name: orders")
     ((setting, value),) = connector().items()
     # the repository does not have it: use spark.jars, as the tutorial says
