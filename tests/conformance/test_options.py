@@ -105,8 +105,8 @@ def test_invalid_options(algorithm: str, options: dict[str, Any]) -> None:
 
 def test_an_unknown_join() -> None:
     with pytest.raises(ss.ConfigError) as refusal:
-        ss.join("hashjoin", memory="1MB")
-    assert "hashjoin" in str(refusal.value)
+        ss.join("zigzag", memory="1MB")
+    assert "zigzag" in str(refusal.value)
     assert "hybridjoin" in str(refusal.value)
 
 

@@ -134,6 +134,28 @@ def test_the_longest_row_is_never_underestimated() -> None:
     assert longest_row(batch.slice(0, 0), 100) >= 8
 
 
+NESTED = {
+    "list": pa.array([[1] * n for n in (0, 1, 300, 3)], LIST),
+    "large list of text": pa.array(
+        [["a" * n] * 3 for n in (0, 1, 90, 3)], pa.large_list(pa.string())
+    ),
+    "struct": pa.array([{"a": 1, "b": "x" * n} for n in (0, 5, 200, 1)]),
+    "list of structs": pa.array([[{"b": [n] * n}] * 4 for n in (0, 1, 40, 2)]),
+    "map": pa.array([[("k", "v" * n)] for n in (0, 1, 150, 2)], pa.map_(pa.string(), pa.string())),
+    "dictionary": pa.array(["a", "b" * 200, "c", None]).dictionary_encode(),
+    "null lists": pa.array([None, [1] * 100, None, []], LIST),
+}
+
+
+@pytest.mark.parametrize("name", list(NESTED))
+def test_no_nested_value_is_underestimated_however_rare(name: str) -> None:
+    usual = NESTED[name].take(pa.array([0] * 3000 + [2, 1]))  # the average says nothing
+    for column in (NESTED[name], NESTED[name].slice(1, 3), usual):
+        batch = pa.record_batch({"c": column})
+        held = [batch.take(pa.array([row])).nbytes for row in (0, len(column) - 2, len(column) - 1)]
+        assert longest_row(batch, 1 << 30) >= max(held)
+
+
 def test_ranges_one_after_the_other() -> None:
     low, counts = np.array([5, 0, 9]), np.array([2, 0, 3])
     assert ranges(low, counts).tolist() == [5, 6, 9, 10, 11]

@@ -148,7 +148,8 @@ def rows_above(column: pa.Array, limit: int, start: int, end: int) -> Iterator[t
 def longest_row(batch: pa.RecordBatch, notable: int) -> int:
     """An upper bound on the bytes of the batch's longest row.
 
-    For nested values it is an estimate, unless one has more than ``notable`` bytes.
+    For nested values of unusual types it is an estimate, unless one has more than ``notable``
+    bytes. A row of a dictionary column counts the whole dictionary: it is kept for any row.
     """
     total = 8
     for column in batch.columns:
@@ -159,11 +160,47 @@ def longest_row(batch: pa.RecordBatch, notable: int) -> int:
             offsets = text_parts(column)[0]
             total += int(np.diff(offsets).max(initial=0)) + 9
         elif len(column):
-            # nested: no cheap bound, so assume 8 times the average, and look for larger ones
-            usual = int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
-            above = rows_above(column, max(usual, notable), 0, len(column))
-            total += max((nbytes for _, nbytes in above), default=usual)
+            total += _longest_nested(column, notable)
     return total
+
+
+def _longest_nested(column: pa.Array, notable: int) -> int:
+    sizes = _value_bytes(column)
+    if sizes is not None:
+        return int(sizes.max()) + 16
+    # no cheap bound, so assume 8 times the average, and look for larger ones
+    usual = int(min(column.nbytes, 64 + 8 * column.nbytes // len(column)))
+    above = rows_above(column, max(usual, notable), 0, len(column))
+    return max((nbytes for _, nbytes in above), default=usual)
+
+
+def _value_bytes(column: pa.Array) -> Any:
+    """An upper bound on the bytes of each value; None for types that are not looked into."""
+    kind, types = column.type, pa.types
+    width = width_of(kind)
+    if width is not None:
+        return np.full(len(column), width + 1, np.int64)
+    if is_text(kind):
+        return np.diff(text_parts(column)[0]).astype(np.int64) + 9
+    if types.is_dictionary(kind):
+        return np.full(len(column), column.dictionary.nbytes + 9, np.int64)
+    if types.is_struct(kind):
+        return _sum([np.ones(len(column)), *map(_value_bytes, column.flatten())])
+    if types.is_map(kind):
+        items = _sum([_value_bytes(column.keys), _value_bytes(column.items)])
+    elif types.is_list(kind) or types.is_large_list(kind):
+        items = _value_bytes(column.values)
+    else:
+        return None
+    if items is None:
+        return None
+    before = np.concatenate([[0], np.cumsum(items)])
+    offsets = column.offsets.to_numpy(zero_copy_only=False)
+    return before[offsets[1:]] - before[offsets[:-1]] + 18
+
+
+def _sum(sizes: list[Any]) -> Any:
+    return None if any(part is None for part in sizes) else np.sum(sizes, axis=0)
 
 
 def ranges(low: Any, counts: Any) -> Any:
