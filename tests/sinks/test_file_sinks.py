@@ -63,6 +63,14 @@ class FullDisk:
         return operation
 
 
+def commit_half_way(sink: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The batch is published, and the disk is full after the first of its files."""
+    with monkeypatch.context() as patch:
+        FullDisk(patch, 1)
+        with pytest.raises((ss.SemistreamError, OSError)):
+            sink.commit(stage(sink), BATCH)
+
+
 @pytest.mark.parametrize("good", [0, 1, 2])
 @pytest.mark.parametrize("is_aborted", [True, False])
 def test_a_commit_that_fails_after_it_was_published(
@@ -91,10 +99,7 @@ def test_the_next_batch_completes_the_previous_one(
 ) -> None:
     """Also if the caller swallowed the error: the staged files must not be swept."""
     sink = open_sink("parquet", path=tmp_path)
-    with monkeypatch.context() as patch:
-        FullDisk(patch, 1)
-        with pytest.raises((ss.SemistreamError, OSError)):
-            sink.commit(stage(sink), BATCH)
+    commit_half_way(sink, monkeypatch)
     later = Batch("query-1", 1)
     assert sink.commit([sink.stage(rows(30), SCHEMA, later, 0)], later) is True
     assert read("parquet", tmp_path) == list(range(40))
@@ -128,10 +133,7 @@ def test_a_file_that_was_deleted_from_outside(
 ) -> None:
     """Following the advice in the error stores every row once."""
     sink = open_sink("parquet", path=tmp_path)
-    with monkeypatch.context() as patch:
-        FullDisk(patch, 1)
-        with pytest.raises((ss.SemistreamError, OSError)):
-            sink.commit(stage(sink), BATCH)
+    commit_half_way(sink, monkeypatch)
     staging = tmp_path / "_semistream/staging/query-1/0"
     next(staging.glob("00002-*")).unlink()
     with pytest.raises(ss.SemistreamError, match="was deleted from outside") as caught:
@@ -264,10 +266,7 @@ def test_committed_data_of_abandoned_queries_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = open_sink("parquet", path=tmp_path)
-    with monkeypatch.context() as patch:
-        FullDisk(patch, 1)
-        with pytest.raises((ss.SemistreamError, OSError)):
-            sink.commit(stage(sink), BATCH)
+    commit_half_way(sink, monkeypatch)
     then = time.time() - 30 * 24 * 3600
     for file in tmp_path.rglob("*"):
         os.utime(file, (then, then))

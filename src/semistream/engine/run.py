@@ -166,19 +166,20 @@ class Run:
         elif intake and intake.version != self.version:
             if policy.held:
                 policy.begin()
-            elif self._is_emptied():
+            elif self._drain_output():
                 self._switch_version()
         elif intake and not policy.full:
             if not policy.wants_new_plan or policy.held:
                 policy.take_in()
-            elif self._is_emptied():
+            elif self._drain_output():
                 self._allocate(policy.plan(self._table, self._stream), self._stream)
                 policy.take_in()
         else:
             policy.begin()
 
-    def _is_emptied(self) -> bool:
-        """Whether memory can be divided again: rows that were kept back go to the caller first."""
+    def _drain_output(self) -> bool:
+        """Emit rows that were kept back; returns whether the caller has all rows, so that memory
+        can be divided again."""
         self._policy.hand_over()
         return not self._output
 

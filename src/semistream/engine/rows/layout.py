@@ -187,16 +187,19 @@ def _value_bytes(column: pa.Array) -> Any:
     if types.is_struct(kind):
         return _sum([np.ones(len(column)), *map(_value_bytes, column.flatten())])
     if types.is_map(kind):
-        items = _sum([_value_bytes(column.keys), _value_bytes(column.items)])
+        parts = [column.keys, column.items]
     elif types.is_list(kind) or types.is_large_list(kind):
-        items = _value_bytes(column.values)
+        parts = [column.values]
     else:
         return None
+    # A slice has the children of the whole column: look at its own items only.
+    offsets = column.offsets.to_numpy(zero_copy_only=False)
+    first, count = offsets[0], offsets[-1] - offsets[0]
+    items = _sum([_value_bytes(part.slice(first, count)) for part in parts])
     if items is None:
         return None
     before = np.concatenate([[0], np.cumsum(items)])
-    offsets = column.offsets.to_numpy(zero_copy_only=False)
-    return before[offsets[1:]] - before[offsets[:-1]] + 18
+    return before[offsets[1:] - first] - before[offsets[:-1] - first] + 18
 
 
 def _sum(sizes: list[Any]) -> Any:

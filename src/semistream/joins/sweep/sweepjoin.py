@@ -122,9 +122,7 @@ class Sweep(Policy):
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined,
         self._scan: Scan | MappedScan | None = None  # with these pages
-        self._unmatched_slots: Slots | None = (
-            None  # its tuples that matched nothing, still to go out
-        )
+        self._unmatched_slots: Slots | None = None  # of its tuples that are still to go out
         self._route = Route(self.context, self._stretches)
         self.admission.unique = source.unique
         if self._window is not None:
