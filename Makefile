@@ -7,12 +7,15 @@ WORKERS ?= 2
 MINUTES ?= 10
 SEED    ?=
 
+# Tests start many processes, which would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark soak fuzz clean
+.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
 
 help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -86,6 +89,17 @@ bench-sweep: $(INSTALLED)  ## Measure SweepJoin against the published joins, oth
 bench-spark: $(INSTALLED)  ## Measure enrich against Spark's own join; SIZE=small for a quick run
 	@echo "==> Spark benchmark, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_spark --size $(SIZE)
+
+bench-shapes: $(INSTALLED)  ## Measure tables of many shapes against int64 keys and LMDB; SIZE=small for a quick run
+	@echo "==> shapes of master tables, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_shapes --size $(SIZE)
+
+bench-drain: $(INSTALLED)  ## Measure batches that are drained one by one against LMDB; SIZE=small for a quick run
+	@echo "==> drained batches, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_drain --size $(SIZE) --joins sweepjoin,inlj,cinlj
+
+bench-tables: $(INSTALLED)  ## Write the results of bench-shapes and bench-drain into docs/benchmarks.md
+	@$(BIN)/python -m lab.bench_tables
 
 soak: $(INSTALLED)  ## Run a bursty stream for five minutes while the master table changes
 	@echo "==> soak test, five minutes"

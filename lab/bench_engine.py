@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import semistream as ss
-from lab import engine_report, machine
+from lab import engine_report, fresh_process, machine
 from lab.engine_cell import ALTERNATIVES, Cell, measure
 from lab.engine_data import EngineData
 from lab.engine_targets import FOUR, PUSH, SMALL_PUSH, Rates, verdicts
@@ -91,33 +89,15 @@ def plan(
 
 
 def run_cell(cell: Cell) -> dict[str, Any]:
-    """Measure in a fresh process, so that no cell inherits another's memory.
-
-    The fork server has imported the packages and nothing else, which saves a second per cell.
-    """
-    context = multiprocessing.get_context("forkserver")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_measure_into, args=(cell, sender))
-    process.start()
-    sender.close()
-    try:
-        result: dict[str, Any] = receiver.recv()
-    except EOFError:
-        process.join()
-        result = {**vars(cell), "error": f"the process ended with code {process.exitcode}"}
-    process.join()
-    return result
-
-
-def _measure_into(cell: Cell, sender: Connection) -> None:
-    sender.send(measure(cell))
+    """Measure in a fresh process."""
+    return fresh_process.run(measure, cell)
 
 
 def run(
     size: Size, cells: list[Cell], seed: int, done: Callable[[Cell, dict[str, Any]], None]
 ) -> dict[str, Any]:
     """Measure all cells; ``done`` is called after each. Returns the report, JSON-serializable."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["lab.engine_preload"])
+    fresh_process.preload()
     began = time.perf_counter()
     about = machine.describe()
     results = []

@@ -1,12 +1,18 @@
-"""Compares the speed of two checkouts in alternating runs.
+"""Compares the speed of two checkouts: in alternating runs, or by executed instructions.
 
     git worktree add ../before v0.1.0
     python -m lab.bench_turns --before ../before
+    python -m lab.bench_turns --before ../before --measure instructions   # needs Valgrind
 
 Every cell is measured in a fresh process pinned to one core, first with one checkout, then with the
 other, for several rounds; the order alternates. The ratio (now / before) is the median over the
-rounds: two runs that follow each other meet the same disk and the same neighbours. Both use the R
-that is cached under .data/. The exit code is 1 if the ratio is below --least for any cell.
+rounds: two runs that follow each other meet the same disk and the same neighbours. Each checkout
+has an R of its own under .data/, in its own format. The exit code is 1 if the ratio is below
+--least for any cell.
+
+With ``--measure instructions`` the ratio is instructions before / instructions now, on a smaller R
+(lab/turns_report.py); results go to lab/results/turns.json. This resolves differences that the
+seconds of a shared machine hide.
 """
 
 from __future__ import annotations
@@ -25,25 +31,37 @@ from rich.console import Console
 from rich.table import Table
 
 import semistream as ss
-from lab import machine
-from lab.bench_engine import SLOW
-from lab.engine_data import EngineData
+from lab import machine, turns_report
+from lab.bench_engine import RESULTS, SLOW
+from lab.build_once import DATA
 
 HERE = Path(__file__).resolve().parents[1]
+ROWS = 2_000_000
 CELL = (
     "import json, sys; from lab.engine_cell import Cell, measure; "
     "print(json.dumps(measure(Cell(**json.loads(sys.argv[1])))))"
 )
+PREPARE = (
+    "import sys; from lab.engine_data import EngineData; data = EngineData(int(sys.argv[1]), 1); "
+    "data.prepare(print, lmdb=False); data.warm()"
+)
+
+
+def run_with(checkout: Path, code: str, argument: str) -> str:
+    """The output of a script that runs with the code of one checkout, and its data."""
+    env = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{HERE}"}
+    if checkout != HERE:
+        env["SEMISTREAM_LAB_DATA"] = str(DATA / f"turns-{checkout.name}")
+    command = [sys.executable, "-c", code, argument]
+    done = subprocess.run(command, env=env, cwd=HERE, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{argument} with {checkout}: {done.stderr}")
+    return done.stdout
 
 
 def measure_with(checkout: Path, cell: dict[str, Any]) -> dict[str, Any]:
     """One cell with the code of one checkout."""
-    env = {**os.environ, "PYTHONPATH": f"{checkout / 'src'}{os.pathsep}{HERE}"}
-    command = [sys.executable, "-c", CELL, json.dumps(cell)]
-    done = subprocess.run(command, env=env, cwd=HERE, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f"{cell['join']} with {checkout}: {done.stderr}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(run_with(checkout, CELL, json.dumps(cell)).splitlines()[-1])
     return result
 
 
@@ -63,9 +81,12 @@ def compare(before: Path, cell: dict[str, Any], rounds: int) -> tuple[float, flo
 
 def main() -> int:
     options = _parser().parse_args()
-    console, data = Console(), EngineData(options.rows, 1)
-    data.prepare(console.print)
-    data.warm()
+    if options.measure == "instructions":
+        return turns_report.main(options)
+    options.rows = options.rows or ROWS
+    console, before = Console(), options.before.resolve()
+    for checkout in (before, HERE):
+        console.print(run_with(checkout, PREPARE, str(options.rows)), end="")
     console.print(f"load {machine.load()}, before: {options.before}")
     table = Table(
         "join", "memory", "reads", "exponent", "before", "now", "ratio", title="million tuples/s"
@@ -95,7 +116,7 @@ def main() -> int:
             "exponent": exponent,
             "scattered": ranks == "scattered",
         }
-        was, now, ratio = compare(options.before.resolve(), cell, options.rounds)
+        was, now, ratio = compare(before, cell, options.rounds)
         slower += ratio < options.least
         keys = f"{exponent:g}, {ranks}"
         rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}"
@@ -109,7 +130,9 @@ def main() -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m lab.bench_turns", description=__doc__)
     parser.add_argument("--before", type=Path, required=True, help="the other checkout")
-    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--now", type=Path, default=HERE, help="instructions: instead of this one")
+    parser.add_argument("--measure", choices=("seconds", "instructions"), default="seconds")
+    parser.add_argument("--rows", type=int, help=f"of R; {ROWS:,}, or {turns_report.ROWS:,}")
     parser.add_argument("--percents", default="10")
     parser.add_argument("--modes", default="warm,direct")
     parser.add_argument("--joins", default=",".join(ss.ALGORITHMS))
@@ -118,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--least", type=float, default=0.97)
+    parser.add_argument("--out", type=Path, default=RESULTS / "turns.json", help="instructions")
     return parser
 
 

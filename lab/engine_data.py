@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 import semistream as ss
-from lab import lru_lmdb
+from lab import lru_lmdb, page_cache
+from lab.build_once import DATA, build_once, forget_unreadable, marker
 from semistream import workload
-from semistream.errors import SemistreamError
 
 ROW_BYTES = 113
-DATA = Path(__file__).resolve().parent.parent / ".data"
 
 
 @dataclass(frozen=True)
@@ -25,10 +23,11 @@ class EngineData:
 
     rows: int
     seed: int = 0
+    root: Path = field(default=DATA, kw_only=True)
 
     @property
     def folder(self) -> Path:
-        return DATA / f"products-{self.rows}-{ROW_BYTES}-{self.seed}"
+        return self.root / f"products-{self.rows}-{ROW_BYTES}-{self.seed}"
 
     @property
     def master(self) -> Path:
@@ -51,23 +50,19 @@ class EngineData:
 
     def prepare(self, log: Callable[[str], None], lmdb: bool = True) -> None:
         """Build what is missing. Incomplete data and data of an older format is built again."""
-        if self._done(self.master).exists():
-            try:
-                ss.MasterTable.open(self.master)
-            except SemistreamError as error:
-                log(f"the cached master table cannot be used: {error}")
-                self._done(self.master).unlink()
+        forget_unreadable(self.master, log)
         self._make(self.master, self._build_master, log, "building the master table")
         if lmdb:
             self._make(self.lmdb, self._build_lmdb, log, "building LMDB")
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether both the master table and the LMDB are complete."""
+        return marker(self.master).exists() and marker(self.lmdb).exists()
+
     def warm(self) -> None:
         """Read all files once, so that the page cache holds them."""
-        for path in sorted(self.folder.rglob("*")):
-            if path.is_file():
-                with path.open("rb", buffering=0) as file:
-                    while file.read(1 << 24):
-                        pass
+        page_cache.read(self.folder)
 
     def stream(
         self,
@@ -114,18 +109,7 @@ class EngineData:
     def _make(
         self, path: Path, build: Callable[[Path], None], log: Callable[[str], None], what: str
     ) -> None:
-        done = self._done(path)
-        if done.exists():
-            return
-        log(f"{what} of {self.rows:,} rows in {path}")
-        shutil.rmtree(path, ignore_errors=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        build(path)
-        done.touch()
-
-    @staticmethod
-    def _done(path: Path) -> Path:
-        return path.with_name(path.name + ".done")
+        build_once(path, build, log, f"{what} of {self.rows:,} rows")
 
     def _build_master(self, path: Path) -> None:
         reader = workload.products(self.rows, ROW_BYTES, self.seed)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import scratch
 from harness import Case, build
 from reliability.tally import summary
-from sessions import CLUSTER, LOCAL, TWO_HOSTS, Sessions
+from sessions import CLUSTER, LOCAL, TWO_HOSTS, Sessions, start_jvms_quickly
 
 settings.register_profile(
     "semistream",
@@ -18,6 +21,19 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("semistream")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    scratch.use_memory()
+    start_jvms_quickly()
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """As ``tmp_path``, but on the disk: for direct I/O, and for measurements of memory."""
+    with tempfile.TemporaryDirectory(dir=scratch.disk(), prefix="semistream-") as name:
+        yield Path(name)
 
 
 @pytest.hookimpl(trylast=True)

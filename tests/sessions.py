@@ -11,6 +11,9 @@ LOCAL = "local[2,4]"  # two tasks at once, four attempts each
 CLUSTER = "local-cluster[2,1,1024]"
 TWO_HOSTS = "two hosts"
 
+# A test is over before optimised machine code or a concurrent collector pays off.
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
 INJECT = Path(__file__).parent / "sinks" / "inject"
 
 SETTINGS = {
@@ -45,6 +48,11 @@ RESTLESS = {
     "spark.decommission.enabled": "true",
     "spark.master.rest.enabled": "false",
 }
+
+
+def start_jvms_quickly() -> None:
+    """Also those of executors and of jobs in processes of their own; they print this option."""
+    os.environ.setdefault("JAVA_TOOL_OPTIONS", QUICK_JVM)
 
 
 class Sessions:

@@ -35,7 +35,7 @@ def test_build_info_verify(source: Path, tmp_path: Path) -> None:
     MasterTable.open(tmp_path / "t").delete([(1, "y")])
     code, text = run("info", tmp_path / "t")
     assert code == 0
-    for word in ("version", "price: double", "rows without key", "delete", "base"):
+    for word in ("version", "price: double", "rows without key", "deltas", "delta", "base"):
         assert word in text
     code, text = run("verify", tmp_path / "t")
     assert code == 0

@@ -34,7 +34,7 @@ class BlockJoin(Join):
     needs_order: ClassVar[bool] = False
 
     def plan(self, table: Any, stream: Any, settings: Any) -> MemoryPlan:
-        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_pages)
+        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_bytes)
         return plan_window_join(self, table, stream, settings, window=RingWindow, pages=pages)
 
     def policy(self, join: Join, parts: Any) -> WindowPolicy:

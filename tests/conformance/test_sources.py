@@ -71,9 +71,9 @@ def test_a_damaged_parquet_file(algorithm: str, tmp_path: Path) -> None:
 
 
 @every_algorithm
-def test_direct_reads(algorithm: str, tmp_path: Path) -> None:
+def test_direct_reads(algorithm: str, disk_path: Path) -> None:
     # Not every file system supports O_DIRECT; then the error says so.
-    master = build(tmp_path / "table", MASTER, ["k"], page_bytes=4096)
+    master = build(disk_path / "table", MASTER, ["k"], page_bytes=4096)
     try:
         with ss.join(algorithm, memory="200KB").open(master, on="k", direct=True) as run:
             out = naive.rows_of(drive(run, cut(STREAM, 100)))

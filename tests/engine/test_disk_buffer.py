@@ -8,6 +8,7 @@ import pytest
 
 from engine.kit import binding, context, pages_of
 from semistream.engine.disk_buffer import DiskBuffer, Scan
+from semistream.engine.page_rows import BatchRows
 from semistream.testing import RecordingObserver
 
 SOURCE = [[1, 2], [3], [4, 5, 6], [7]]
@@ -27,7 +28,7 @@ def test_a_partition_is_read_in_pieces_of_the_buffers_size() -> None:
     assert (scan.begin, scan.first, scan.next) == (0, 2, 3)
     assert scan.cursor.tolist() == [0, -1]
     assert not scan.ended
-    scan.pages = []
+    scan.clear()
     assert scan.ended
 
 
@@ -51,7 +52,7 @@ def test_a_failed_read_changes_nothing_and_can_be_repeated() -> None:
     buffer, scan = DiskBuffer(shared, source, 2), Scan(0, 3)
     with pytest.raises(OSError, match="page 1"):
         buffer.fill(scan)
-    assert (scan.next, scan.pages, shared.stats.pages_read) == (0, [], 0)
+    assert (scan.next, scan.pages, shared.stats.pages_read) == (0, 0, 0)
     buffer.fill(scan)
     assert scan.codes.tolist() == [1, 2, 3]
 
@@ -59,7 +60,8 @@ def test_a_failed_read_changes_nothing_and_can_be_repeated() -> None:
 def test_rows_of_the_buffer_are_rows_of_its_pages() -> None:
     source = pages_of(SOURCE)
     scan = Scan(0, 3)
-    scan.fill(source.pages, binding(source))
+    scan.fill(BatchRows(source.pages, binding(source)))
+    assert scan.pages == 4
     places, rows = scan.places(np.array([0, 2, 5, 6]))
     assert (places.tolist(), rows.tolist()) == ([0, 1, 2, 3], [0, 0, 2, 0])
     keys, values = scan.take(np.array([6, 0, 4]), ["k", "v"])
@@ -71,10 +73,10 @@ def test_rows_of_the_buffer_are_rows_of_its_pages() -> None:
 def test_keys_that_are_null_are_masked() -> None:
     source = pages_of([[1, 2], [3, 4]])
     scan = Scan(0, 1)
-    scan.fill(source.pages, binding(source))
+    scan.fill(BatchRows(source.pages, binding(source)))
     assert scan.valid is None
     with_null = pa.record_batch({"k": pa.array([None, 9], pa.int64()), "v": ["a", "b"]})
-    scan.fill([source.pages[0], with_null], binding(source))
+    scan.fill(BatchRows([source.pages[0], with_null], binding(source)))
     assert scan.valid is not None
     assert scan.valid.tolist() == [True, True, False, True]
 

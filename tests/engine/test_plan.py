@@ -33,7 +33,7 @@ TABLES = {
     "mapped": table_shape(mapped=True),
     "direct": table_shape(direct=True),
     "hashed keys": table_shape(
-        exact=False, int64_key=False, unique=False, cached_types=(pa.string(), pa.string())
+        exact=False, by_code=False, unique=False, cached_types=(pa.string(), pa.string())
     ),
     "nothing to add": table_shape(output_types=(), cached_types=()),
 }

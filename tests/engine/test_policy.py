@@ -77,7 +77,7 @@ def test_parts_know_each_other() -> None:
 def test_the_plan_is_the_joins_with_the_settings_of_the_run() -> None:
     policy = idle(memory=200_000)
     assert policy.plan(TABLE, SEEN) == plan_memory(policy.join, TABLE, SEEN)
-    policy.context.settings = Settings(mesh_buffer_pages=1)
+    policy.context.settings = Settings(mesh_buffer_bytes=1)
     assert (
         policy.plan(TABLE, SEEN).buffer_pages
         == 1

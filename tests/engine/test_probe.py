@@ -10,6 +10,7 @@ import pytest
 
 from engine.kit import binding, context, emitted, intake_and_output, pages_of
 from semistream.engine.disk_buffer import Scan
+from semistream.engine.page_rows import BatchRows
 from semistream.engine.probe import Probe
 from semistream.engine.window.hash_window import QueueWindow
 from semistream.engine.window.tuple_layout import WindowSize
@@ -31,7 +32,7 @@ def probe_all(how: str, kind: pa.DataType, rows: int) -> tuple[list[Any], Any, S
     codes, _ = shared.binding.stream_codes(batch)
     window.add(codes, intake.layout.columns(batch), np.arange(len(STREAM)))
     scan, probe = Scan(0, 1), Probe(shared, output, window, rows)
-    scan.fill(source.pages, shared.binding)
+    scan.fill(BatchRows(source.pages, shared.binding))
     assert probe.nbytes == 8 * rows
     out, sizes, done = [], [], False
     while not done:

@@ -391,8 +391,8 @@ def test_rows_of_changed_keys_leave_the_front_stage(
     cached, ones = pa.array(["one", "two", "three"]), np.ones(3, np.int64)
     front.offer(np.array([1, 2, 3]), ones, ones, [cached], np.arange(3))
     policy.admission.front = front
-    keys = None if changed is None else [pa.record_batch({"k": some}) for some in changed]
-    source.publish([page(uno=1, dos=2, tres=3)], changed=keys)
+    codes = None if changed is None else [np.array(some, np.int64) for some in changed]
+    source.publish([page(uno=1, dos=2, tres=3)], changed=codes)
     rows = pa.Table.from_batches([*run.push(batch(1, 2, 3)), *run.flush()])
     assert rows.sort_by("k")["v"].to_pylist() == expected
     assert policy.context.observer.named("version_changed") == [(1, 2, dropped)]

@@ -17,7 +17,7 @@ def test_the_shape_of_a_source() -> None:
     shape = TableShape.of(source, binding(source))
     assert (shape.num_pages, shape.num_rows, shape.unique) == (3, 5, False)
     assert shape.exact
-    assert shape.int64_key
+    assert shape.by_code
     assert shape.continues.tolist() == [True, False, False]
     assert shape.output_types == shape.cached_types == (pa.string(),)
     assert shape.buffer_bytes(2) == source.buffer_bytes(2, False)

@@ -36,7 +36,7 @@ class Scanner(WindowPolicy):
         self.scan = Scan(0, self.table.num_pages - 1)
 
     def buffer_done(self, scan: Scan) -> None:
-        self.ended.append((scan.first, len(scan.pages)))
+        self.ended.append((scan.first, scan.pages))
         self.learn(scan)
 
     def partition_done(self, scan: Scan) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import xxhash
 
 import semistream as ss
+from semistream.master.reader import open_segment
 
 TABLES: dict[str, pa.Table] = {
     "int64": pa.table(
@@ -96,19 +97,21 @@ def _scribbled(rng: Random, page: bytes, metadata: bool) -> bytes:
 
 def falsify(table: Any, rng: Random) -> None:
     """Overwrite pages of an open table, with matching checksums."""
-    for segment in table.segments:
-        pages = segment.pages
-        lengths, checksums = pages.lengths.copy(), pages.checksums.copy()
-        with open(segment.path, "r+b") as file:
+    segment, first = table.pages.segment, 0
+    lengths, checksums = segment.pages.lengths.copy(), segment.pages.checksums.copy()
+    for info in table.manifest.segments:
+        pages = open_segment(table.store, table.manifest, info).pages
+        with open(table.store.path(info.file), "r+b") as file:
             for page in rng.sample(range(len(pages)), min(len(pages), rng.choice((1, 1, 3)))):
                 file.seek(int(pages.offsets[page]))
-                before = file.read(int(lengths[page]))
+                before = file.read(int(pages.lengths[page]))
                 after = falsified(rng, before, segment.schema)
                 file.seek(int(pages.offsets[page]))
                 file.write(after)
-                lengths[page], checksums[page] = len(after), xxhash.xxh3_64_intdigest(after)
-        segment.pages = dataclasses.replace(pages, lengths=lengths, checksums=checksums)
-        segment.ends = segment.offsets + lengths
+                lengths[first + page] = len(after)
+                checksums[first + page] = xxhash.xxh3_64_intdigest(after)
+        first += len(pages)
+    segment.pages = dataclasses.replace(segment.pages, lengths=lengths, checksums=checksums)
 
 
 def attempt(folder: Path, seed: int) -> str:

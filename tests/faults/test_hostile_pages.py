@@ -20,14 +20,14 @@ def falsify_and_join(folder: Path, first: int, count: int) -> tuple[int, int]:
     return refused, joined
 
 
-def test_forged_pages_never_crash_the_process(tmp_path: Path) -> None:
-    refused, joined = falsify_and_join(tmp_path, 0, 300)
+def test_forged_pages_never_crash_the_process(disk_path: Path) -> None:
+    refused, joined = falsify_and_join(disk_path, 0, 300)
     assert refused + joined == 300
     assert refused > joined > 0, "both outcomes occur"
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_many_forged_pages_never_crash_the_process(tmp_path: Path) -> None:
-    refused, joined = falsify_and_join(tmp_path, 1_000, 6_000)
+def test_many_forged_pages_never_crash_the_process(disk_path: Path) -> None:
+    refused, joined = falsify_and_join(disk_path, 1_000, 6_000)
     assert refused + joined == 6_000

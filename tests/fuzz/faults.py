@@ -36,7 +36,7 @@ class Disk:
     def installed(self) -> Iterator[Disk]:
         """All reads of this process use this disk."""
         preadv, finish = os.preadv, DiskRead.finish
-        mapped, read = LocalFile.map, LocalStore.read
+        mapped, read, ranges = LocalFile.map, LocalStore.read, LocalFile.read_ranges
 
         def failing_preadv(*arguments: Any) -> int:
             if self._fails():
@@ -50,6 +50,9 @@ class Disk:
         def failing_map(file: LocalFile, begin: int, length: int) -> Any:
             return None if self._fails() else mapped(file, begin, length)
 
+        def failing_ranges(file: LocalFile, *arguments: Any) -> bool:
+            return not self._fails() and ranges(file, *arguments)
+
         def failing_read(store: LocalStore, name: str) -> bytes:
             if self._fails():
                 raise MasterTableError(f"{store.path(name)} cannot be read: this disk is broken")
@@ -57,8 +60,10 @@ class Disk:
 
         os.preadv, DiskRead.finish = failing_preadv, failing_finish  # type: ignore[assignment]
         LocalFile.map, LocalStore.read = failing_map, failing_read  # type: ignore[method-assign]
+        LocalFile.read_ranges = failing_ranges  # type: ignore[method-assign]
         try:
             yield self
         finally:
             os.preadv, DiskRead.finish = preadv, finish  # type: ignore[method-assign]
             LocalFile.map, LocalStore.read = mapped, read  # type: ignore[method-assign]
+            LocalFile.read_ranges = ranges  # type: ignore[method-assign]

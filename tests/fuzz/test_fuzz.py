@@ -28,9 +28,10 @@ def test_cases_with_a_fixed_seed(seed: int) -> None:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.run(
         [sys.executable, "-m", "fuzz", *arguments],
-        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         timeout=200,

@@ -1,4 +1,4 @@
-"""Rows of pages that are accessed by address, compared with Arrow's values."""
+"""Rows of pages that are accessed by address, compared with Python's values."""
 
 from __future__ import annotations
 
@@ -9,136 +9,261 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from semistream.kernels import column_forms as forms
+from semistream.kernels import page_ranges
 from semistream.kernels import pages as kernel
 
 many = pytest.mark.parametrize("seed", range(15))
+nullable = pytest.mark.parametrize("with_nulls", [False, True])
 PAGES = 3
+MOST = 60  # rows or items in the output
+FORMS = [8, 4, 1, 3, 16, forms.BITS, forms.TEXT, forms.LARGE_TEXT, forms.EMPTY]
+LISTS = [forms.LIST, forms.LARGE_LIST]
+KINDS = {
+    8: pa.int64(), 4: pa.int32(), 1: pa.int8(), 3: pa.binary(3), 16: pa.binary(16),
+    forms.BITS: pa.bool_(), forms.TEXT: pa.string(), forms.LARGE_TEXT: pa.large_string(),
+    forms.EMPTY: pa.struct([]), forms.LIST: pa.list_(pa.int8()),
+    forms.LARGE_LIST: pa.large_list(pa.int8()),
+}  # fmt: skip
 
 
-def texts(rng: random.Random, kind: pa.DataType) -> list[pa.Array]:
-    """A text column in pages; they are slices, so that no page begins at its buffer's start."""
-    columns = []
-    for _ in range(PAGES):
-        values = ["x" * rng.randint(0, 12) + str(rng.random()) for _ in range(rng.randint(1, 8))]
-        columns.append(pa.array(["skipped", *values], kind).slice(1))
-    return columns
+def offset_bytes(form: int) -> int:
+    return 8 if form in (forms.LARGE_TEXT, forms.LARGE_LIST) else 4
 
 
-def addresses(columns: list[pa.Array], width: int) -> Any:
-    """Of each page's values, or offsets."""
-    places = [c.buffers()[1].address + c.offset * width for c in columns]
-    return np.array(places, np.int64)
+def value(rng: random.Random, form: int) -> Any:
+    if form in (3, 16):
+        return rng.randbytes(form)
+    if form == forms.BITS:
+        return rng.random() < 0.5
+    if form in (forms.TEXT, forms.LARGE_TEXT):
+        return "ü" * rng.randint(0, 9)
+    if form in LISTS:
+        return [rng.randrange(99) for _ in range(rng.randint(0, 4))]
+    return {} if form == forms.EMPTY else rng.randrange(99)
 
 
-def choice(rng: random.Random, columns: list[pa.Array]) -> tuple[Any, Any, list[Any]]:
-    """(pages, rows, their values)."""
-    pages = [rng.randrange(PAGES) for _ in range(rng.randint(0, 20))]
-    rows = [rng.randrange(len(columns[page])) for page in pages]
-    values = [columns[page][row].as_py() for page, row in zip(pages, rows, strict=True)]
-    return np.array(pages, np.int64), np.array(rows, np.int64), values
+class World:
+    """Columns of some forms in pages that are slices, and output buffers for them."""
+
+    def __init__(self, rng: random.Random, node_forms: list[int], with_nulls: bool) -> None:
+        self.rng = rng
+        self.forms = np.array(node_forms)
+        self.counts = [rng.randint(1, 9) for _ in range(PAGES)]
+        self.columns = [
+            [self.column(form, n, with_nulls) for n in self.counts] for form in node_forms
+        ]
+        self.pages = np.zeros((forms.PAGE_ROWS, len(node_forms), PAGES), np.int64)
+        for n, parts in enumerate(self.columns):
+            for place, part in enumerate(parts):
+                self.pages[:, n, place] = addresses(node_forms[n], part)
+        self.out = np.zeros((forms.OUT_ROWS, len(node_forms)), np.int64)
+        self.bitmaps = [np.full(MOST // 8 + 1, 255, np.uint8) for _ in node_forms]
+        self.values = [np.zeros((MOST + 1) * 16, np.uint8) for _ in node_forms]
+        self.contents = [np.zeros(5000, np.uint8) for _ in node_forms]
+        for row, held in enumerate((self.bitmaps, self.values, self.contents)):
+            self.out[row] = [array.ctypes.data for array in held]
+        self.out[forms.OUT_ROOM] = 5000
+
+    def column(self, form: int, rows: int, with_nulls: bool) -> pa.Array:
+        rng, skipped = self.rng, self.rng.randint(0, 9)
+        column = [value(rng, form) for _ in range(skipped + rows)]
+        if with_nulls and rng.random() < 0.7:  # else a page without nulls
+            column = [None if rng.random() < 0.3 else v for v in column]
+        return pa.array(column, KINDS[form]).slice(skipped)
+
+    def value(self, n: int, place: int, row: int) -> Any:
+        return self.columns[n][place][row].as_py()
+
+    def output(self, n: int, count: int) -> list[Any]:
+        """The first values of the output buffers."""
+        form = int(self.forms[n])
+        buffers = [pa.py_buffer(self.bitmaps[n])]
+        if form != forms.EMPTY:
+            buffers.append(pa.py_buffer(self.values[n]))
+        if form in (forms.TEXT, forms.LARGE_TEXT):
+            buffers.append(pa.py_buffer(self.contents[n]))
+        return pa.Array.from_buffers(KINDS[form], count, buffers).to_pylist()
+
+    def offsets(self, n: int) -> Any:
+        """The offsets in the output buffers."""
+        kind = np.int64 if offset_bytes(int(self.forms[n])) == 8 else np.int32
+        return self.values[n].view(kind)
+
+
+def addresses(form: int, column: pa.Array) -> list[int]:
+    buffers = column.buffers()
+    validity = buffers[0].address * 8 + column.offset if column.null_count else 0
+    if form == forms.EMPTY:
+        return [validity, 0, 0, 0]
+    if form in LISTS:
+        content, size = 0, len(column.values)
+    else:
+        content, size = (buffers[2].address, buffers[2].size) if len(buffers) > 2 else (0, 0)
+    width = form if form > 0 else offset_bytes(form)
+    if form == forms.BITS:
+        return [validity, buffers[1].address * 8 + column.offset, content, size]
+    return [validity, buffers[1].address + column.offset * width, content, size]
 
 
 @many
-@pytest.mark.parametrize("width", [1, 4, 8, 16])
-def test_values_of_a_fixed_width(seed: int, width: int) -> None:
+@nullable
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_rows_of_several_columns_are_appended(seed: int, with_nulls: bool, index: Any) -> None:
     rng = random.Random(seed)
-    kind = pa.binary(width)
-    columns = [
-        pa.array([rng.randbytes(width) for _ in range(rng.randint(2, 9))], kind).slice(1)
-        for _ in range(PAGES)
-    ]
-    pages, rows, values = choice(rng, columns)
-    out = np.empty(len(rows) * width, np.uint8)
-    kernel.gather_fixed(addresses(columns, width), pages, rows, width, out)
-    assert out.tobytes() == b"".join(values)
-
-
-@many
-@pytest.mark.parametrize("large", [False, True])
-def test_texts(seed: int, large: bool) -> None:
-    rng = random.Random(seed)
-    columns = texts(rng, pa.large_string() if large else pa.string())
-    starts = addresses(columns, 8 if large else 4)
-    contents = np.array([c.buffers()[2].address for c in columns], np.int64)
-    sizes = np.array([c.buffers()[2].size for c in columns], np.int64)
-    pages, rows, values = choice(rng, columns)
-    begin = rng.randint(0, 9)
-    offsets = np.empty(len(rows) + 1, np.int64 if large else np.int32)
-    end = kernel.measure_text(starts, sizes, pages, rows, large, offsets, begin)
-    assert offsets.tolist() == (begin + np.cumsum([0, *map(len, values)])).tolist()
-    assert end == offsets[-1]
-    out = np.zeros(end, np.uint8)
-    kernel.gather_text(starts, contents, pages, rows, large, offsets, out)
-    assert out[begin:].tobytes().decode() == "".join(values)
-
-
-@many
-def test_rows_of_several_columns_are_appended(seed: int) -> None:
-    rng = random.Random(seed)
-    counts = [rng.randint(1, 8) for _ in range(PAGES)]
-    kinds = [pa.int64(), pa.int32(), pa.binary(3), pa.string(), pa.large_string()]
-    table = [
-        [[rng.randrange(99) for _ in range(n)] for n in counts],
-        [[rng.randrange(99) for _ in range(n)] for n in counts],
-        [[rng.randbytes(3) for _ in range(n)] for n in counts],
-        [["t" * rng.randint(0, 9) for _ in range(n)] for n in counts],
-        [["ü" * rng.randint(0, 9) for _ in range(n)] for n in counts],
-    ]
-    columns = [[pa.array(v, kind) for v in parts] for kind, parts in zip(kinds, table, strict=True)]
-    values = np.array([[a.buffers()[1].address for a in parts] for parts in columns])
-    contents = [[a.buffers()[2] if len(a.buffers()) > 2 else None for a in p] for p in columns]
-    text = np.array([[b.address if b else 0 for b in parts] for parts in contents])
-    sizes = np.array([[b.size if b else 0 for b in parts] for parts in contents])
-    widths, most = np.array([8, 4, 3, -4, -8]), 30
-    out = [np.zeros((most + 1) * abs(int(width)), np.uint8) for width in widths]
-    full = [np.empty(0 if width > 0 else 1000, np.uint8) for width in widths]
-    used, room = np.zeros(5, np.int64), np.array([len(a) for a in full])
-    expected: list[list[Any]] = [[] for _ in kinds]
+    world = World(rng, FORMS, with_nulls)
+    expected: list[list[Any]] = [[] for _ in FORMS]
     count = 0
     for _ in range(3):
-        pages = [rng.randrange(PAGES) for _ in range(rng.randint(0, 9))]
-        rows = [rng.randrange(counts[page]) for page in pages]
+        places = [rng.randrange(PAGES) for _ in range(rng.choice([0, 1, 2, 9, 19]))]
+        rows = [rng.randrange(world.counts[place]) for place in places]
         done = kernel.append(
-            values, text, sizes, widths, np.array(pages, np.int32), np.array(rows, np.int32),
-            count, np.array([a.ctypes.data for a in out]), np.array([a.ctypes.data for a in full]),
-            used, room,
+            world.pages, world.forms, 0, len(FORMS), np.array(places, index),
+            np.array(rows, index), count, world.out,
         )  # fmt: skip
-        assert done == -1
+        assert done == forms.DONE
         count += len(rows)
-        for column, parts in zip(expected, table, strict=True):
-            column += [parts[page][row] for page, row in zip(pages, rows, strict=True)]
-    for i, kind in enumerate(kinds):
-        buffers = [None, pa.py_buffer(out[i])] + ([pa.py_buffer(full[i])] if widths[i] < 0 else [])
-        assert pa.Array.from_buffers(kind, count, buffers).to_pylist() == expected[i]
+        for n, column in enumerate(expected):
+            column += [world.value(n, place, row) for place, row in zip(places, rows, strict=True)]
+    for n, column in enumerate(expected):
+        assert world.output(n, count) == column
+        assert bool(world.out[forms.OUT_NULLS, n]) is (None in column)
 
 
-def append_texts(offsets: list[int], room: int) -> tuple[int, int]:
-    """Append the texts of one page of ten bytes; (what is returned, bytes used)."""
-    starts, content = np.array(offsets, np.int32), np.zeros(10, np.uint8)
-    out, full = np.zeros(len(offsets), np.int32), np.empty(room, np.uint8)
-    used, rows = np.zeros(1, np.int64), np.arange(len(offsets) - 1, dtype=np.int32)
-    done = kernel.append(
-        np.array([[starts.ctypes.data]]), np.array([[content.ctypes.data]]), np.array([[10]]),
-        np.array([-4]), np.zeros(len(rows), np.int32), rows, 0, np.array([out.ctypes.data]),
-        np.array([full.ctypes.data]), used, np.array([room]),
-    )  # fmt: skip
-    return int(done), int(used[0])
+@many
+@nullable
+def test_ranges_of_several_columns_are_appended(seed: int, with_nulls: bool) -> None:
+    rng = random.Random(seed)
+    world = World(rng, FORMS, with_nulls)
+    expected: list[list[Any]] = [[] for _ in FORMS]
+    count = 0
+    for _ in range(2):
+        places = np.array([rng.randrange(PAGES) for _ in range(rng.choice([0, 1, 3]))], np.int64)
+        starts = np.array([rng.randrange(world.counts[place]) for place in places], np.int64)
+        lengths = [rng.randint(0, world.counts[p] - s) for p, s in zip(places, starts, strict=True)]
+        done = page_ranges.append(
+            world.pages, world.forms, 0, len(FORMS), places, starts, np.array(lengths, np.int64),
+            count, world.out,
+        )  # fmt: skip
+        assert done == forms.DONE
+        count += sum(lengths)
+        for place, start, length in zip(places, starts, lengths, strict=True):
+            for n, column in enumerate(expected):
+                column += [world.value(n, place, row) for row in range(start, start + length)]
+    for n, column in enumerate(expected):
+        assert world.output(n, count) == column
+        assert bool(world.out[forms.OUT_NULLS, n]) is (None in column)
 
 
-def test_a_column_without_room_is_named_and_nothing_counts_as_appended() -> None:
-    assert append_texts([0, 4, 10], 9) == (0, 0)
-    assert append_texts([0, 4, 10], 10) == (-1, 10)
+@many
+@nullable
+@pytest.mark.parametrize("form", LISTS)
+def test_items_of_appended_lists(seed: int, with_nulls: bool, form: int) -> None:
+    """First of single rows, then of ranges of rows."""
+    rng = random.Random(seed)
+    world = World(rng, [form], with_nulls)
+    count = 0
+    for lengths_of in (lambda room: 1, lambda room: rng.randint(0, room)):
+        places = np.array([rng.randrange(PAGES) for _ in range(rng.randint(0, 5))], np.int64)
+        starts = np.array([rng.randrange(world.counts[place]) for place in places], np.int64)
+        lengths = np.array(
+            [lengths_of(world.counts[p] - s) for p, s in zip(places, starts, strict=True)], np.int64
+        )
+        if count == 0:
+            done = kernel.append(world.pages, world.forms, 0, 1, places, starts, 0, world.out)
+        else:
+            done = page_ranges.append(
+                world.pages, world.forms, 0, 1, places, starts, lengths, count, world.out
+            )
+        assert done == forms.DONE
+        first, counts = np.empty_like(places), np.empty_like(places)
+        done = page_ranges.items(
+            world.pages, world.forms, 0, places, starts, lengths, count, world.out, first, counts
+        )
+        assert done == forms.DONE
+        ends = world.offsets(0)[count:].tolist()
+        for place, start, length, begin, items in zip(
+            places, starts, lengths, first.tolist(), counts.tolist(), strict=True
+        ):
+            column = world.columns[0][place].slice(start, length)
+            rows = [row or [] for row in column.to_pylist()]
+            whole = column.values.slice(begin, items).to_pylist()
+            assert whole == [item for row in rows for item in row]
+            assert np.diff(ends[: length + 1]).tolist() == [len(row) for row in rows]
+            ends = ends[length:]
+        count += int(lengths.sum())
+        if not count:
+            return
+    assert world.out[forms.OUT_END, 0] == world.offsets(0)[count]
 
 
+class Texts:
+    """The texts (or lists) of one page of ten bytes (or items), as rows or as one range."""
+
+    def __init__(self, form: int, offsets: list[int], room: int, as_range: bool = False) -> None:
+        self.starts, self.content = np.array(offsets, np.int32), np.zeros(10, np.uint8)
+        self.pages = np.zeros((forms.PAGE_ROWS, 1, 1), np.int64)
+        self.pages[forms.VALUES] = self.starts.ctypes.data
+        self.pages[forms.CONTENT], self.pages[forms.SIZE] = self.content.ctypes.data, 10
+        self.values, self.full = np.zeros(len(offsets), np.int32), np.empty(room, np.uint8)
+        self.out = np.zeros((forms.OUT_ROWS, 1), np.int64)
+        self.out[forms.OUT_VALUES] = self.values.ctypes.data
+        self.out[forms.OUT_CONTENT], self.out[forms.OUT_ROOM] = self.full.ctypes.data, room
+        self.forms, self.as_range, self.rows = np.array([form]), as_range, len(offsets) - 1
+
+    def append(self) -> tuple[int, int]:
+        """What is returned, and the end of the last text."""
+        zero = np.zeros(1, np.int64)
+        if self.as_range:
+            done = page_ranges.append(
+                self.pages, self.forms, 0, 1, zero, zero, zero + self.rows, 0, self.out
+            )
+        else:
+            places, rows = np.zeros(self.rows, np.int32), np.arange(self.rows, dtype=np.int32)
+            done = kernel.append(self.pages, self.forms, 0, 1, places, rows, 0, self.out)
+        return int(done), int(self.out[forms.OUT_END, 0])
+
+
+either_way = pytest.mark.parametrize("as_range", [False, True])
+either_form = pytest.mark.parametrize("form", [forms.TEXT, forms.LIST])
+
+
+@either_way
+@either_form
+def test_a_column_without_room_is_named_with_the_room_it_needs(form: int, as_range: bool) -> None:
+    assert Texts(form, [0, 4, 10], 9, as_range).append() == (0, 10)
+    assert Texts(form, [0, 4, 10], 10, as_range).append() == (forms.DONE, 10)
+
+
+@either_way
+def test_a_null_without_a_bitmap_is_reported(as_range: bool) -> None:
+    texts, bits = Texts(forms.TEXT, [0, 4, 10], 10, as_range), np.array([2], np.uint8)
+    texts.pages[forms.VALIDITY] = bits.ctypes.data * 8
+    assert texts.append() == (0, forms.NO_BITMAP)
+    bitmap = np.array([255], np.uint8)
+    texts.out[forms.OUT_BITMAP] = bitmap.ctypes.data
+    assert texts.append() == (forms.DONE, 10)
+    assert (bitmap[0], texts.out[forms.OUT_NULLS, 0]) == (254, 1)
+
+
+@either_way
+@either_form
 @pytest.mark.parametrize("offsets", [[-1, 2], [5, 4], [0, 11]])
-def test_a_text_outside_its_page_is_detected(offsets: list[int]) -> None:
-    assert append_texts(offsets, 100) == (-2, 0)
-    starts = np.array(offsets, np.int32)
-    measured = kernel.measure_text(
-        np.array([starts.ctypes.data]), np.array([10]), np.zeros(1, np.int64),
-        np.zeros(1, np.int64), False, np.empty(2, np.int32), 0,
-    )  # fmt: skip
-    assert measured == -1
+def test_a_text_outside_its_page_is_detected(form: int, offsets: list[int], as_range: bool) -> None:
+    assert Texts(form, offsets, 100, as_range).append()[0] == forms.CORRUPT
+
+
+def test_items_outside_their_page_are_detected() -> None:
+    """The page may change after the offsets were appended."""
+    texts = Texts(forms.LIST, [0, 4, 10], 10)
+    assert texts.append() == (forms.DONE, 10)
+    zero, one = np.zeros(1, np.int64), np.ones(1, np.int64)
+    for begin, done in ((4, forms.DONE), (5, forms.CORRUPT), (-1, forms.CORRUPT)):
+        texts.starts[1] = begin
+        found = page_ranges.items(
+            texts.pages, texts.forms, 0, zero, one, one, 1, texts.out, zero.copy(), zero.copy()
+        )
+        assert found == done
 
 
 @many

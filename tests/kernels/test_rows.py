@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from semistream.kernels import rows as kernel
+from semistream.kernels.column_forms import BITS
 
-NO_MASK = np.zeros(0, np.bool_)
 UNIT = 8
 many = pytest.mark.parametrize("seed", range(20))
 
@@ -19,30 +19,80 @@ def address(array: Any) -> int:
     return int(array.ctypes.data)
 
 
+def bits_of(flags: Any, before: int) -> tuple[Any, int]:
+    """Flags as bits with others before them, and the position of the first."""
+    bits = np.packbits([*[0] * before, *flags], bitorder="little")
+    return bits, address(bits) * 8 + before
+
+
 @many
-def test_fixed_values_round_trip_through_records(seed: int) -> None:
+@pytest.mark.parametrize("with_nulls", [False, True])
+def test_fixed_values_round_trip_through_records(seed: int, with_nulls: bool) -> None:
     rng = np.random.default_rng(seed)
-    widths = rng.permutation([1, 2, 4, 8, 16, 3])[: rng.integers(1, 7)]
+    forms = rng.permutation([1, 2, 4, 8, 16, 3, BITS, 8, 4, BITS, 2])[: rng.integers(1, 12)]
+    widths = np.where(forms == BITS, 1, forms)
     places = np.cumsum([0, *widths[:-1]])
-    size = int(widths.sum()) + int(rng.integers(0, 3))  # records need not be tight
+    mask, masks = int(widths.sum()) + 1, -(-len(forms) // 8) if with_nulls else 0
+    size = mask + masks + int(rng.integers(0, 3))  # records need not be tight
     columns = [rng.integers(0, 256, (10, width), np.uint8) for width in widths]
+    held, sources = [], []
+    for c, form in enumerate(forms):
+        if form == BITS:
+            columns[c] &= 1
+            bits, position = bits_of(columns[c][:, 0], int(rng.integers(0, 12)))
+            held.append(bits)
+            sources.append(position)
+        else:
+            sources.append(address(columns[c]))
+    valid = [rng.random(10) < 0.7 if with_nulls and rng.random() < 0.7 else None for _ in forms]
+    validity = []
+    for flags in valid:
+        bits, position = bits_of(flags, int(rng.integers(0, 12))) if flags is not None else (0, 0)
+        held.append(bits)
+        validity.append(position)
     records = np.zeros((30, size), np.uint8)
     rows = rng.integers(0, 10, 20)
     slots = rng.permutation(30)[:20].astype(np.int32)
-    sources = np.array([address(column) for column in columns])
-    kernel.put_fixed(sources, widths, places, rows, slots, address(records), size)
+    kernel.put_fixed(
+        np.array(sources), np.array(validity), forms, places, rows, slots, address(records), size,
+        mask, masks,
+    )  # fmt: skip
     expected = np.zeros_like(records)
     for row, slot in zip(rows, slots, strict=True):
-        for column, place in zip(columns, places, strict=True):
+        expected[slot, mask : mask + masks] = 255
+        for c, (column, place) in enumerate(zip(columns, places, strict=True)):
             expected[slot, place : place + column.shape[1]] = column[row]
+            if valid[c] is not None and not valid[c][row]:
+                expected[slot, mask + c // 8] &= ~np.uint8(1 << c % 8)
     assert (records == expected).all()
 
-    back = [np.empty((20, width), np.uint8) for width in widths]
-    targets = np.array([address(column) for column in back])
-    kernel.take_fixed(targets, widths, places, slots, address(records), size)
-    for column, taken in zip(columns, back, strict=True):
-        assert (taken == column[rows]).all()
+    chosen = rng.permutation(len(forms))[: rng.integers(1, len(forms) + 1)]
+    back = [np.empty((20, width), np.uint8) for width in widths[chosen]]
+    bitmaps = [np.empty(3, np.uint8) for _ in chosen]
+    wanted = np.array([valid[c] is not None for c in chosen])
+    nulls = np.zeros(len(chosen), np.bool_)
+    kernel.take_fixed(
+        np.array([address(column) for column in back]),
+        np.array([address(bits) for bits in bitmaps]) * wanted, forms[chosen], places[chosen],
+        chosen, slots, address(records), size, mask, nulls,
+    )  # fmt: skip
+    for c, taken, bits, null in zip(chosen, back, bitmaps, nulls, strict=True):
+        if forms[c] == BITS:
+            taken = np.unpackbits(taken[:, 0], count=20, bitorder="little")[:, None]
+        assert (taken == columns[c][rows]).all()
+        if valid[c] is not None:
+            found = np.unpackbits(bits, count=20, bitorder="little").astype(np.bool_)
+            assert (found == valid[c][rows]).all()
+        assert null == (valid[c] is not None and not valid[c][rows].all())
 
+
+@many
+def test_values_are_picked(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    widths = rng.permutation([1, 2, 4, 8, 16, 3])[: rng.integers(1, 7)]
+    columns = [rng.integers(0, 256, (10, width), np.uint8) for width in widths]
+    sources = np.array([address(column) for column in columns])
+    rows = rng.integers(0, 10, 20)
     picked = [np.empty((20, width), np.uint8) for width in widths]
     targets = np.array([address(column) for column in picked])
     kernel.pick(targets, sources, widths, rows)
@@ -51,12 +101,17 @@ def test_fixed_values_round_trip_through_records(seed: int) -> None:
 
 
 def text_column(values: list[bytes | None], before: bytes = b"") -> tuple[Any, Any, Any]:
-    """(offsets, content, validity) as Arrow has them, with other bytes before the first value."""
+    """(offsets, content, bits of the validity) as Arrow has them, with other bytes before the
+    first value; no bits if there is no null."""
     lengths = [len(value or b"") for value in values]
     offsets = np.cumsum([len(before), *lengths]).astype(np.int32)
     content = np.frombuffer(before + b"".join(v or b"" for v in values), np.uint8).copy()
-    valid = np.array([v is not None for v in values]) if None in values else NO_MASK
-    return offsets, content, valid
+    flags = [v is not None for v in values] if None in values else []
+    return offsets, content, np.packbits(np.array(flags, np.bool_), bitorder="little")
+
+
+def position(bits: Any) -> int:
+    return address(bits) * 8 if len(bits) else 0
 
 
 def units(value: bytes | None) -> int:
@@ -76,8 +131,8 @@ class Heap:
         """Put values that lie in every other row of a column."""
         offsets, content, valid = text_column([v for v in values for _ in (0, 1)], b"xyz")
         self.top = kernel.put(
-            offsets, content, valid, np.arange(0, 2 * len(values), 2), np.array(slots, np.int32),
-            column, 2, self.heap, self.headers, self.positions, self.top,
+            offsets, content, position(valid), np.arange(0, 2 * len(values), 2),
+            np.array(slots, np.int32), column, 2, self.heap, self.headers, self.positions, self.top,
         )  # fmt: skip
 
     def release(self, slots: list[int]) -> int:
@@ -129,17 +184,34 @@ def test_texts_are_added_and_removed_and_the_heap_is_compacted(seed: int) -> Non
 
 
 @many
-def test_heap_units_of_texts(seed: int) -> None:
+def test_rows_that_fit(seed: int) -> None:
     rng = random.Random(seed)
-    values = [random_text(rng) for _ in range(10)]
-    offsets, content, valid = text_column(values, b"before")
+    columns = [[random_text(rng) for _ in range(10)] for _ in range(rng.randint(1, 3))]
+    large = [rng.random() < 0.5 for _ in columns]
+    parts = [text_column(values, b"before") for values in columns]
+    offsets = [
+        part[0].astype(np.int64 if wide else np.int32)
+        for part, wide in zip(parts, large, strict=True)
+    ]
     rows = np.array(rng.choices(range(10), k=rng.randint(0, 20)), np.int64)
-    needed = kernel.units_needed(offsets, len(content), valid, rows)
-    assert needed == sum(units(values[row]) for row in rows.tolist())
+    needed = [sum(units(values[row]) for values in columns) for row in rows.tolist()]
+    ends = np.cumsum([0, *needed])
+    for room in (0, rng.randint(0, 60), int(ends[-1]) - 1, int(ends[-1])):
+        count, taken = kernel.fitting(
+            np.array([address(part) for part in offsets]),
+            np.array([len(content) for _, content, _ in parts]),
+            np.array([position(bits) for _, _, bits in parts]), np.array(large), rows, room,
+        )  # fmt: skip
+        assert count == max((i for i, end in enumerate(ends) if end <= room), default=0)
+        assert taken == ends[count]
 
 
 @pytest.mark.parametrize("offsets", [[-1, 2], [2, 1], [0, 4]])
 def test_a_non_null_text_outside_its_content_is_detected(offsets: list[int]) -> None:
-    bad, row = np.array(offsets, np.int32), np.zeros(1, np.int64)
-    assert kernel.units_needed(bad, 3, NO_MASK, row) == -1
-    assert kernel.units_needed(bad, 3, np.array([False]), row) == 0
+    bad, null = np.array(offsets, np.int32), np.zeros(1, np.uint8)
+    for validity, fitting in ((0, -1), (address(null) * 8, 1)):
+        count, _ = kernel.fitting(
+            np.array([address(bad)]), np.array([3]), np.array([validity]), np.array([False]),
+            np.zeros(1, np.int64), 9,
+        )  # fmt: skip
+        assert count == fitting

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -41,11 +42,18 @@ class Lists:
         return slots[:placed].tolist()
 
     def collect(self, stretch: int) -> list[int]:
-        slots, chunks = sweep.collect(stretch, self.size, self.head, self.fill, self.next_chunk)
+        return self.collect_some(stretch, stretch + 1, 0, np.arange(len(self.head) + 1))[0]
+
+    def collect_some(
+        self, begin: int, end: int, most: int, first_page: Any
+    ) -> tuple[list[int], int]:
+        slots, chunks, stop = sweep.collect(
+            begin, end, most, first_page, self.size, self.head, self.fill, self.next_chunk
+        )
         assert {slot // self.size for slot in slots.tolist()} == set(chunks.tolist())
         self.free[self.vacant : self.vacant + len(chunks)] = chunks
         self.vacant += len(chunks)
-        return slots.tolist()
+        return slots.tolist(), stop
 
 
 @many
@@ -81,6 +89,30 @@ def test_tuples_wait_in_the_list_of_their_stretch(seed: int) -> None:
         assert lists.collect(stretch) == []
 
 
+@many
+def test_several_stretches_are_collected_while_their_pages_fit(seed: int) -> None:
+    rng = random.Random(seed)
+    stretches, size = rng.randint(1, 8), rng.choice([1, 3])
+    pages = [rng.randint(1, 5) for _ in range(stretches)]
+    first_page = np.cumsum([0, *pages])
+    lists = Lists(stretches, 60, size)
+    waiting = [[] for _ in range(stretches)]
+    for _ in range(rng.randint(1, 20)):
+        stretch = rng.randrange(stretches)
+        waiting[stretch] += lists.place([7], [0], np.array([stretch], np.int32))
+    begin = next(s for s in range(stretches) if waiting[s])
+    most = rng.randint(0, 12)
+    needed = [min(len(tuples), count) for tuples, count in zip(waiting, pages, strict=True)]
+    stop = begin + 1
+    while stop < stretches and sum(needed[begin : stop + 1]) <= most:
+        stop += 1
+    while not waiting[stop - 1]:  # whoever comes for these is ahead of the sweep
+        stop -= 1
+    slots, reached = lists.collect_some(begin, stretches, most, first_page)
+    assert reached == stop
+    assert sorted(slots) == sorted(slot for tuples in waiting[begin:stop] for slot in tuples)
+
+
 def tuples_of(rng: random.Random, codes: list[int]) -> tuple[Any, Any, Any]:
     """(slots in the order of their codes, codes by slot, states by slot); some are matched."""
     slots = rng.sample(range(40), rng.randint(0, 30))
@@ -90,31 +122,6 @@ def tuples_of(rng: random.Random, codes: list[int]) -> tuple[Any, Any, Any]:
     state[[slot for slot in slots if rng.random() < 0.2]] = MATCHED
     slots.sort(key=lambda slot: int(by_slot[slot]))
     return np.array(slots, np.int32), by_slot, state
-
-
-def brute_force(page: list[int], slots: Any, codes: Any, state: Any, once: bool) -> list[Any]:
-    """Pairs (row, slot) in the order of the tuples; with ``once`` a tuple's first one only."""
-    pairs = []
-    for slot in slots.tolist():
-        if once and state[slot] != WAITING:
-            continue
-        rows = [row for row, code in enumerate(page) if code == codes[slot]]
-        pairs += [(row, slot) for row in (rows[:1] if once else rows)]
-    return pairs
-
-
-def in_parts(kernel: Any, before: tuple[Any, ...], slots: Any, after: tuple[Any, ...], room: int,
-             columns: int = 2) -> list[tuple[int, ...]]:  # fmt: skip
-    """All pairs of a matching kernel whose buffers hold ``room`` of them."""
-    cursor = np.array([0, -1, 0], np.int64)
-    out = [np.empty(room, np.int32) for _ in range(columns)]
-    pairs: list[tuple[int, ...]] = []
-    while True:
-        found = kernel(*before, slots, cursor, *after, *out)
-        pairs += zip(*(column[:found].tolist() for column in out), strict=True)
-        if cursor[0] >= len(slots):
-            return pairs
-        assert found == room
 
 
 def page_codes(rng: random.Random) -> list[int]:
@@ -129,101 +136,128 @@ def page_codes(rng: random.Random) -> list[int]:
     return sorted([-(2**63), *codes, 2**63 - 1] if kind == "extreme" else codes)
 
 
+class Table:
+    """Sorted codes, cut into pages anywhere: a code may have rows in several pages."""
+
+    def __init__(self, rng: random.Random) -> None:
+        codes = sorted(page_codes(rng) + [rng.randrange(200) for _ in range(20)])
+        cuts = sorted(rng.sample(range(1, len(codes)), rng.randint(0, min(6, len(codes) - 1))))
+        bounds = [0, *cuts, len(codes)]
+        self.codes = codes
+        self.pages = [np.array(codes[a:b], np.int64) for a, b in pairwise(bounds)]
+        self.firsts = np.array([page[0] for page in self.pages])
+        follows = [a[-1] == b[0] for a, b in pairwise(self.pages)]
+        self.continues = np.array([*follows, False])
+
+    def needed(self, slots: Any, by_slot: Any, gap: int) -> tuple[Any, Any]:
+        pages = np.empty(len(self.pages), np.int64)
+        places = np.empty(len(slots), np.int32)
+        count = sweep.needed_pages(
+            by_slot, slots, self.firsts, self.continues, 0, len(self.pages) - 1, gap, pages, places
+        )
+        return pages[:count], places
+
+    def rows(self, code: int) -> list[tuple[int, int]]:
+        """(page, row) of each row with this code."""
+        return [
+            (number, row)
+            for number, page in enumerate(self.pages)
+            for row in np.flatnonzero(page == code).tolist()
+        ]
+
+
+@many
+def test_the_pages_that_tuples_need(seed: int) -> None:
+    rng = random.Random(seed)
+    table = Table(rng)
+    slots, by_slot, _ = tuples_of(rng, [*table.codes, -1, 50, 1000, 2**63 - 1, -(2**63)])
+    gap = rng.choice([0, 0, 1, 3])
+    pages, places = table.needed(slots, by_slot, gap)
+    assert (np.diff(pages) > 0).all()
+    wanted = set()
+    for slot, place in zip(slots.tolist(), places.tolist(), strict=True):
+        code = by_slot[slot]
+        rows = table.rows(code)
+        if rows:
+            assert pages[place] == rows[0][0]
+        else:  # the page where it would be
+            below = [number for number, first in enumerate(table.firsts) if first <= code]
+            assert pages[place] == max(below, default=0)
+        wanted |= {int(pages[place])} | {number for number, _ in rows}
+    if gap:
+        for a, b in pairwise(sorted(wanted)):
+            wanted |= set(range(a, b)) if b - a <= gap + 1 else set()
+    assert set(pages.tolist()) == wanted
+
+
 @many
 @pytest.mark.parametrize("once", [False, True])
-def test_tuples_are_paired_with_sorted_rows(seed: int, once: bool) -> None:
+@pytest.mark.parametrize("mark", [False, True])
+def test_tuples_are_paired_with_the_rows_of_pages(seed: int, once: bool, mark: bool) -> None:
     rng = random.Random(seed)
-    page = page_codes(rng)
-    slots, codes, state = tuples_of(rng, [*page, -1, 50, 1000, 2**63 - 1, -(2**63)])
-    expected = brute_force(page, slots, codes, state, once)
-    marked = {slot for _, slot in expected} | set(np.flatnonzero(state == MATCHED).tolist())
-    room = rng.choice([1, 2, 1000])
-    found = in_parts(sweep.match, (np.array(page),), slots, (once, codes, state), room)
-    assert found == expected
-    assert set(np.flatnonzero(state == MATCHED).tolist()) == marked
-
-
-def test_a_page_without_rows_matches_nothing() -> None:
-    slots, codes, state = np.array([0], np.int32), np.zeros(1, np.int64), np.zeros(1, np.uint8)
-    nothing = np.zeros(0, np.int64)
-    assert in_parts(sweep.match, (nothing,), slots, (False, codes, state), 1) == []
-    order = np.zeros(0, np.int64)
-    assert in_parts(sweep.match_hashes, (nothing, order), slots, (False, codes, state), 1) == []
-
-
-@many
-@pytest.mark.parametrize("once", [False, True])
-def test_hashes_are_paired_and_nothing_is_marked(seed: int, once: bool) -> None:
-    rng = random.Random(seed)
-    page = page_codes(rng)
-    rng.shuffle(page)
-    slots, codes, state = tuples_of(rng, [*page, -1, 1000])
-    rng.shuffle(slots)
+    table = Table(rng)
+    slots, by_slot, state = tuples_of(rng, [*table.codes, -1, 500, -(2**63), 2**63 - 1])
     before = state.copy()
-    order = np.argsort(np.array(page), kind="stable")
-    expected = [
-        (row, slot)
-        for slot in slots.tolist()
-        if not once or state[slot] == WAITING
-        for row in order.tolist()
-        if page[row] == codes[slot]
-    ]
-    found = in_parts(
-        sweep.match_hashes, (np.array(page), order), slots, (once, codes, state),
-        rng.choice([1, 2, 1000]),
-    )  # fmt: skip
-    assert found == expected
-    assert (state == before).all()
-
-
-@many
-@pytest.mark.parametrize("once", [False, True])
-def test_tuples_are_paired_with_rows_of_pages_known_by_address(seed: int, once: bool) -> None:
-    rng = random.Random(seed)
-    codes = sorted(set(page_codes(rng)) | {rng.randrange(200) for _ in range(20)})
-    repeated = sorted(codes + ([] if once else rng.choices(codes, k=4)))
-    cuts = sorted(rng.sample(codes[1:], min(len(codes) - 1, rng.randint(0, 3))))
-    bounds = [codes[0], *cuts]
-    pages = [[] for _ in bounds]  # each code in one page
-    for code in repeated:
-        pages[max(p for p, first in enumerate(bounds) if first <= code)].append(code)
-    arrays = [np.array(page, np.int64) for page in pages]
-    keys = np.array([array.ctypes.data for array in arrays], np.int64)
-    sizes = np.array([len(array) for array in arrays], np.int32)
-    slots, by_slot, state = tuples_of(rng, [*codes, -1, 500, -(2**63), 2**63 - 1])
+    pages, places = table.needed(slots, by_slot, rng.choice([0, 2]))
+    keys = np.array([table.pages[p].ctypes.data for p in pages], np.int64)
+    sizes = np.array([len(table.pages[p]) for p in pages], np.int64)
     expected = []
-    for row, slot in brute_force(repeated, slots, by_slot, state, once):
-        place = next(p for p in range(len(pages)) if sum(map(len, pages[: p + 1])) > row)
-        expected.append((place, row - sum(map(len, pages[:place])), slot))
-    found = in_parts(
-        sweep.match_mapped, (keys, sizes), slots, (once, by_slot, state),
-        rng.choice([1, 2, 1000]), columns=3,
-    )  # fmt: skip
+    for slot in slots.tolist():
+        rows = table.rows(by_slot[slot]) if not once or before[slot] == WAITING else []
+        expected += [(*row, slot) for row in (rows[:1] if once and mark else rows)]
+    cursor, found = np.array([0, 0, -1], np.int64), []
+    out = [np.empty(rng.choice([1, 2, 1000]), np.int32) for _ in range(1)] * 3
+    out = [part.copy() for part in out]
+    while len(slots):
+        count = sweep.match(
+            pages, keys, sizes, slots, places, cursor, once, mark, by_slot, state, *out
+        )
+        place, row, slot = (part[:count].tolist() for part in out)
+        found += [(int(pages[p]), r, s) for p, r, s in zip(place, row, slot, strict=True)]
+        if cursor[0] >= len(slots):
+            break
+        assert count == len(out[0])
     assert found == expected
+    marked = {slot for *_, slot in expected} if mark else set()
+    matched = set(np.flatnonzero(before == MATCHED).tolist())
+    assert set(np.flatnonzero(state == MATCHED).tolist()) == matched | marked
 
 
 @many
-def test_rows_with_enough_matches(seed: int) -> None:
+def test_keys_with_enough_waiting_tuples(seed: int) -> None:
+    """Pairs are grouped by key; each of its tuples has all rows of the key."""
     rng = random.Random(seed)
-    groups = [(place, row) for place in range(3) for row in rng.sample(range(9), 3)]
-    counts = [rng.randint(1, 5) for _ in groups]
-    pairs = [group for group, count in zip(groups, counts, strict=True) for _ in range(count)]
-    codes = np.arange(len(groups)).repeat(counts)
-    slots = np.arange(len(pairs), dtype=np.int32)
-    places, rows = (np.array([pair[i] for pair in pairs], np.int32) for i in (0, 1))
+    tuples = [rng.randint(1, 5) for _ in range(9)]
+    rows_of = [rng.choice([1, 1, 3, 17]) for _ in tuples]
+    codes, pairs, starts = [], [], []
+    for key, (count, rows) in enumerate(zip(tuples, rows_of, strict=True)):
+        starts.append(len(pairs))
+        for _ in range(count):
+            pairs += [len(codes)] * rows
+            codes.append(key)
+    slots, by_slot = np.array(pairs, np.int32), np.array(codes, np.int64)
+    none = np.zeros(len(slots), np.int32)
     least = rng.randint(1, 5)
-    starts = np.cumsum([0, *counts])
-    expected = [(starts[i], count) for i, count in enumerate(counts) if count >= least]
-    first, worth = sweep.frequent(places, rows, slots, codes, NO_SKETCH, least)
-    assert list(zip(first.tolist(), worth.tolist(), strict=True)) == expected
+    expected = [
+        (starts[key], rows_of[key], tuples[key])
+        for key in range(len(tuples))
+        if tuples[key] >= least and rows_of[key] <= 16
+    ]
+    found = sweep.hot_keys(none, none, slots, by_slot, NO_SKETCH, least)
+    assert list(zip(*(part.tolist() for part in found), strict=True)) == expected
     sketch = np.zeros(4096, np.uint8)  # the second visit counts on top of the first
-    sweep.frequent(places, rows, slots, codes, sketch, least)
-    first, worth = sweep.frequent(places, rows, slots, codes, sketch, 1)
-    assert first.tolist() == starts[:-1].tolist()
-    assert (worth >= 2 * np.array(counts)).all()
+    sweep.hot_keys(none, none, slots, by_slot, sketch, least)
+    _, _, worth = sweep.hot_keys(none, none, slots, by_slot, sketch, 1)
+    assert (worth >= 2 * np.array(tuples)[[rows <= 16 for rows in rows_of]]).all()
+
+
+def test_a_key_whose_last_tuple_lacks_rows_is_left_out() -> None:
+    slots, none = np.array([0, 0, 1, 2], np.int32), np.zeros(4, np.int32)
+    found = sweep.hot_keys(none, none, slots, np.array([5, 5, 6]), NO_SKETCH, 1)
+    assert [part.tolist() for part in found] == [[3], [1], [1]]
 
 
 def test_no_pairs_give_no_candidates() -> None:
     none = np.zeros(0, np.int32)
-    first, worth = sweep.frequent(none, none, none, np.zeros(1, np.int64), NO_SKETCH, 1)
-    assert len(first) == len(worth) == 0
+    found = sweep.hot_keys(none, none, none, np.zeros(1, np.int64), NO_SKETCH, 1)
+    assert [len(part) for part in found] == [0, 0, 0]

@@ -172,7 +172,16 @@ def test_tuples_whose_page_was_probed_after_their_arrival(seed: int) -> None:
     tuples.insert(codes, order)
     span, most = rng.choice([0, 10, 30, 4096]), rng.choice([1, 5, 40])
 
+    changed = sorted(rng.sample(range(-5, 110), rng.choice([0, 0, 20])))
+    low = [rng.randrange(pages) for _ in changed]
+    high = [page + rng.choice([-1, 0, 0, 1]) for page in low]
+
     def proven(slot: int, code: int) -> bool:
+        if code in changed:
+            at = changed.index(code)
+            if low[at] > high[at]:
+                return True  # deleted
+            return low[at] == high[at] and bool(born[slot] < probed[low[at]])
         page = max([p for p in range(pages) if firsts[p] <= code], default=0)
         cut = continues[page] or (page > 0 and continues[page - 1])
         return not cut and bool(born[slot] < probed[page])
@@ -181,8 +190,9 @@ def test_tuples_whose_page_was_probed_after_their_arrival(seed: int) -> None:
     expected = [slot for slot, code in oldest if proven(slot, code)][:most]
     out = np.empty(most, np.int32)
     found = window.proven(
-        np.array(firsts), np.array(continues), np.array(probed, np.int32), born,
-        tuples.codes, tuples.newer, span, out,
+        np.array(firsts), np.array(continues), np.array(probed, np.int32),
+        np.array(changed, np.int64), np.array(low, np.int32), np.array(high, np.int32),
+        born, tuples.codes, tuples.newer, span, out,
     )  # fmt: skip
     assert out[:found].tolist() == expected
 

@@ -25,10 +25,10 @@ FORMS = ("sort-merge, Parquet", "broadcast of the batch, cached")
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def folder(monkeypatch: pytest.MonkeyPatch, disk_path: Path) -> Path:
     """Separate stores for the tests, with a tiny R."""
-    monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(tmp_path / "data"))
-    return tmp_path / "data"
+    monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(disk_path / "data"))
+    return disk_path / "data"
 
 
 def cell(rival: str, variant: str, **changed: Any) -> Cell:
@@ -294,6 +294,7 @@ def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_table_and_the_plot_are_written(small: Path) -> None:
     out = small / "rivals.json"
     common = ["--size", "small", "--out", str(out)]

@@ -42,6 +42,21 @@ KEYS: dict[str, tuple[list[pa.DataType], Any]] = {
         [pa.string(), pa.int64()],
         st.tuples(st.text(alphabet="ab\0", max_size=2), st.integers(-2, 2)),
     ),
+    "int16 + bool + date": (
+        [pa.int16(), pa.bool_(), pa.date32()],
+        st.tuples(st.integers(-2, 2), st.booleans(), st.dates()),
+    ),
+    "int32 + uint32": (
+        [pa.int32(), pa.uint32()],
+        st.tuples(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**32 - 1)),
+    ),
+    "decimal + uint8": (
+        [pa.decimal128(5, 2), pa.uint8()],
+        st.tuples(
+            st.integers(1 - 10**5, 10**5 - 1).map(lambda n: Decimal(n).scaleb(-2)),
+            st.integers(0, 255),
+        ),
+    ),
     "int32 + date + binary": (
         [pa.int32(), pa.date32(), pa.binary()],
         st.tuples(st.integers(-1, 1), st.dates(max_value=dt.date(1, 1, 2)), st.binary(max_size=2)),

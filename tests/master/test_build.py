@@ -171,7 +171,7 @@ def test_an_existing_table_is_overwritten_only_on_request(tmp_path: Path) -> Non
         MasterTable.build(DATA, tmp_path / "t", key="id")
     second = MasterTable.build(DATA.slice(0, 10), tmp_path / "t", key="id", overwrite=True)
     assert (second.version, second.num_rows) == (2, 10)
-    assert second.changed_keys(1) is None
+    assert second.changed_codes(1) is None
     assert first.newest_version() == 2
     assert first.to_table().equals(SORTED), "readers keep what they opened"
 

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import xxhash
 
 from master.cases import numbers
 from semistream.errors import MasterTableError
-from semistream.master import MasterTable, index, verify
+from semistream.master import MasterTable, index, sort, verify
 from semistream.master.manifest import FORMAT_VERSION, manifest_name
+from semistream.master.reader import open_segment
 
 
 @pytest.fixture
@@ -44,7 +46,7 @@ def read_all(path: str) -> pa.Table:
 @pytest.mark.parametrize("page", [0, 2, -1])
 @pytest.mark.parametrize("part", [0.0, 0.01, 0.5, 0.999])
 def test_a_flipped_byte_in_a_page(table: MasterTable, segment: int, page: int, part: float) -> None:
-    pages = table.segments[segment].pages
+    pages = open_segment(table.store, table.manifest, table.manifest.segments[segment]).pages
     page %= len(pages)
     at = int(pages.offsets[page] + part * pages.lengths[page])
     file = file_of(table, segment)
@@ -54,6 +56,19 @@ def test_a_flipped_byte_in_a_page(table: MasterTable, segment: int, page: int, p
     assert problem.file == f"segments/{file.name}"
     with pytest.raises(MasterTableError, match=rf"page {page} of .*{file.name} is damaged"):
         read_all(table.path)
+
+
+def test_the_first_of_several_damaged_pages_is_named_and_the_others_are_checked(
+    table: MasterTable,
+) -> None:
+    table = MasterTable.open(table.path, 1)
+    segment = table.pages.segment
+    for page in (5, 3):
+        flip(file_of(table, 0), int(segment.offsets[page]) + 500)
+    with pytest.raises(MasterTableError, match=r"page 3 of .* is damaged"):
+        table.reader(8).read(0, 8)
+    assert np.flatnonzero(~segment.checked[:8]).tolist() == [3, 5]
+    assert not segment.checked[8:].any()
 
 
 @pytest.mark.parametrize("segment", [0, 1])
@@ -66,7 +81,7 @@ def test_a_flipped_byte_outside_the_pages(table: MasterTable, segment: int, wher
 
 
 def test_a_truncated_segment(table: MasterTable) -> None:
-    pages = table.segments[0].pages
+    pages = open_segment(table.store, table.manifest, table.manifest.segments[0]).pages
     file = file_of(table, 0)
     cut = int(pages.offsets[4]) + 100
     file.write_bytes(file.read_bytes()[:cut])
@@ -104,14 +119,17 @@ def test_a_bad_page_index(table: MasterTable, harm: Callable[[Path], None]) -> N
 
 
 def test_keys_out_of_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checksums only prove that the bytes are unchanged; verify also checks the content."""
-    from semistream.master.sort import ExternalSort
-
-    monkeypatch.setattr(ExternalSort, "_order", lambda self, columns: None)
-    table = MasterTable.build(numbers(500), tmp_path / "t", key="id", page_bytes=4_000)
-    problems = verify(table)
-    assert problems
-    assert {problem.what for problem in problems} == {"the keys are out of order"}
+    """Checksums only prove that the bytes are unchanged; the content is checked, too."""
+    monkeypatch.setattr(sort, "code_order", lambda column: None)
+    with pytest.raises(MasterTableError, match="its pages are out of order"):
+        MasterTable.build(numbers(500), tmp_path / "t", key="id", page_bytes=4_000)
+    problems = verify(tmp_path / "t")
+    assert len(problems) > 2
+    assert {problem.what for problem in problems} == {"its keys are out of order"}
+    one_page = pa.table({"id": [1, 3, 2, 4]})
+    table = MasterTable.build(one_page, tmp_path / "u", key="id")
+    with pytest.raises(MasterTableError, match="its keys are out of order"):
+        table.to_table()
 
 
 def rewrite(table: MasterTable, **changes: Any) -> None:
@@ -151,6 +169,25 @@ def test_a_newer_format(table: MasterTable) -> None:
     with pytest.raises(MasterTableError, match=f"format version {FORMAT_VERSION + 1}.*upgrade"):
         MasterTable.open(table.path)
     assert MasterTable.open(table.path, 1).num_rows == 3_000
+
+
+def test_a_table_of_an_earlier_release(table: MasterTable) -> None:
+    """Its keys have no codes: it must be built again, which the error says; and can be."""
+    rewrite(table, format_version=1)
+    with pytest.raises(MasterTableError, match=r"earlier release.*Build.*again.*overwrite=True"):
+        MasterTable.open(table.path)
+    again = MasterTable.build(numbers(10), table.path, key="id", overwrite=True)
+    assert (again.version, MasterTable.open(table.path).num_rows) == (3, 10)
+
+
+def test_a_page_index_of_an_earlier_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(index, "FORMAT_VERSION", 1)
+        written = MasterTable.build(numbers(100), tmp_path / "t", key="id")
+    with pytest.raises(MasterTableError, match=r"format version 1: an earlier release"):
+        MasterTable.open(written.path)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"format": "semistream-master"}', "{}"])
@@ -199,8 +236,8 @@ def test_unknown_formats_of_a_manifest(table: MasterTable, unknown: Any) -> None
 
 def test_unknown_formats_of_a_page_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as later:
-        later.setattr(index, "FORMAT_VERSION", 2)
+        later.setattr(index, "FORMAT_VERSION", 3)
         written = MasterTable.build(numbers(100), tmp_path / "t", key="id")
         assert written.num_rows == 100
-    with pytest.raises(MasterTableError, match=r"index.arrow has format version 2.*upgrade"):
+    with pytest.raises(MasterTableError, match=r"index.arrow has format version 3.*upgrade"):
         MasterTable.open(written.path)

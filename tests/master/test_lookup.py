@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,6 @@ from hypothesis import strategies as st
 import semistream as ss
 from master.cases import KEYS, names, rows_table
 from semistream.master import MasterTable
-
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 @pytest.mark.parametrize("kind", list(KEYS))
@@ -34,7 +31,7 @@ def test_rows_come_in_the_order_of_the_keys(kind: str, data: Any) -> None:
         model.setdefault(key, []).append(number)
     for key, _ in newer:
         model[key] = [number for other, number in newer if other == key]
-    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+    with tempfile.TemporaryDirectory() as folder:
         table = MasterTable.build(
             rows_table(kinds, rows), folder, key=names(kinds), page_bytes=600
         ).upsert(rows_table(kinds, newer))

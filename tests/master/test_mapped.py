@@ -16,15 +16,15 @@ ROWS = 200_000
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> ss.MasterTable:
+def table(disk_path: Path) -> ss.MasterTable:
     keys = np.arange(ROWS)
     data = pa.table({"k": keys, "v": keys * 2, "text": [f"text {k} ".ljust(100) for k in keys]})
-    ss.MasterTable.build(data, tmp_path / "t", key="k", unique=True, page_bytes="64KiB")
-    return ss.MasterTable.open(tmp_path / "t", mapped=True)
+    ss.MasterTable.build(data, disk_path / "t", key="k", unique=True, page_bytes="64KiB")
+    return ss.MasterTable.open(disk_path / "t", mapped=True)
 
 
 def segment_of(table: ss.MasterTable) -> Path:
-    return Path(table.segments[0].path)
+    return Path(table.pages.segment.parts[0][1])
 
 
 def test_the_same_pages(table: ss.MasterTable) -> None:
@@ -59,7 +59,7 @@ def test_a_join_moves_to_a_new_version(table: ss.MasterTable, algorithm: str) ->
         rows = [*run.push(stream), *run.flush()]
         naive.same_rows(naive.rows_of(rows), [(k, k * 2) for k in range(92, ROWS, 97)])
         newer = pa.table({"k": keys, "v": keys * 3, "text": ["new"] * ROWS})
-        assert table.upsert(newer).compact().layout.plain
+        assert len(table.upsert(newer).compact().manifest.segments) == 1
         rows = [*run.push(stream), *run.flush()]
         naive.same_rows(naive.rows_of(rows), [(k, k * 3) for k in range(92, ROWS, 97)])
 
@@ -80,7 +80,7 @@ def test_a_truncated_file(table: ss.MasterTable) -> None:
 def test_a_damaged_page(table: ss.MasterTable) -> None:
     segment = segment_of(table)
     content = bytearray(segment.read_bytes())
-    at = int(table.segments[0].offsets[5]) + 3000
+    at = int(table.pages.segment.offsets[5]) + 3000
     content[at] ^= 255
     segment.write_bytes(content)
     with pytest.raises(ss.MasterTableError, match=r"page 5 of .* is damaged"):

@@ -111,7 +111,7 @@ def test_invalid_sources(tmp_path: Path) -> None:
 
 def test_page_source_contract(folder: Path) -> None:
     pages = pickle.loads(pickle.dumps(ParquetPages(folder, page_bytes=20_000)))
-    assert (pages.newest_version(), pages.changed_keys(0), pages.key) == (0, None, ())
+    assert (pages.newest_version(), pages.changed_codes(0), pages.key) == (0, None, ())
     with pytest.raises(ConfigError, match="direct=True"):
         pages.reader(direct=True)
     with pytest.raises(ConfigError):

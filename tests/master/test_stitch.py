@@ -7,13 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import naive
 import semistream as ss
 from semistream.master.build import publish
+from semistream.master.extents import Extents
 from semistream.master.manifest import now
+from semistream.master.reader import PlainReader
 from semistream.master.segment import SegmentWriter
 from semistream.master.verify import verify
 from semistream.master.workspace import Workspace
@@ -45,9 +48,9 @@ def split(path: Path, table: pa.Table, cuts: Sequence[int]) -> Any:
 
 @pytest.mark.parametrize("cuts", [(500,), (1, 2, 700), (333, 333, 1999)])
 @pytest.mark.parametrize("direct", [False, True])
-def test_all_pages_are_there_in_order(tmp_path: Path, cuts: Sequence[int], direct: bool) -> None:
+def test_all_pages_are_there_in_order(disk_path: Path, cuts: Sequence[int], direct: bool) -> None:
     data = rows(0, 2000)
-    table = split(tmp_path / "t", data, cuts)
+    table = split(disk_path / "t", data, cuts)
     assert table.num_rows == 2000
     for at_once in (1, 3, 7):
         reader = table.reader(at_once, direct=direct)
@@ -60,19 +63,54 @@ def test_all_pages_are_there_in_order(tmp_path: Path, cuts: Sequence[int], direc
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_deltas_are_merged(tmp_path: Path, direct: bool) -> None:
+def test_scattered_pages_and_pages_in_frames(disk_path: Path, direct: bool) -> None:
+    table = split(disk_path / "t", rows(0, 2000), (500, 1000))
+    expected = [page["k"].to_pylist() for page in table.batches()]
+    count = len(expected)
+    reader = table.reader(16, direct=direct)
+    frames = reader.frames(3)
+    for pages in ([0, 2, 3], [0, count - 1], [1, count // 2, count - 2], [count - 3, count - 1]):
+        read = reader.plan(np.array(pages))
+        reader.prefetch(read)
+        reader.load(read)
+        assert [page["k"].to_pylist() for page in reader.parse()] == [expected[p] for p in pages]
+        for order in (pages, pages[::-1], [*pages[1:], pages[0]]):
+            found = zip(*frames.load(np.arange(len(order)), np.array(order)), strict=True)
+            messages = [pa.foreign_buffer(int(address), int(size)) for address, size in found]
+            loaded = [pa.ipc.read_record_batch(one, table.page_schema) for one in messages]
+            assert [page["k"].to_pylist() for page in loaded] == [expected[p] for p in order]
+
+
+def test_ranges_of_several_files_are_not_read_from_one(tmp_path: Path) -> None:
+    """Those of frames may be in any order, with the first and the last one in the same file."""
+    table = split(tmp_path / "t", rows(0, 2000), (500, 1000))
+    segment, last = table.pages.segment, table.num_pages - 1
+    size = PlainReader.bytes_for(segment, 1, False)
+    for pages, together in (([0, 2, 1], True), ([0, last, 1], False), ([last, 0, last - 1], False)):
+        places = size * np.arange(3)
+        extents = Extents.apart(segment.offsets[pages], segment.ends(pages), False, places)
+        memory = np.zeros(3 * size, np.uint8)
+        assert segment.file.read_ranges(memoryview(memory), extents) is together
+        assert together or not memory.any()  # nothing was read from a wrong place
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_deltas_beside_a_base_in_several_files(disk_path: Path, direct: bool) -> None:
     data = rows(0, 1000)
-    table = split(tmp_path / "t", data, (300, 301, 650))
+    table = split(disk_path / "t", data, (300, 301, 650))
     table = table.upsert(pa.table({"k": [299, 300, 5000], "text": ["a", "b", "c"]})).delete([651])
     expected = {row["k"]: row for row in data.to_pylist()}
     expected |= {k: {"k": k, "text": t} for k, t in [(299, "a"), (300, "b"), (5000, "c")]}
     del expected[651]
     reader = table.reader(5, direct=direct)
-    found: list[Any] = []
+    pages: list[Any] = []
     for first in range(0, table.num_pages, 5):
-        for page in reader.read(first, min(5, table.num_pages - first)):
-            found += page.to_pylist()
+        for number, page in enumerate(reader.read(first, min(5, table.num_pages - first)), first):
+            shown = table.index.visible(number, page["k"].to_numpy(), np.array([page.num_rows]))
+            pages += page.filter(pa.array(shown)).to_pylist()
+    found = table.to_table().to_pylist()
     assert found == [expected[k] for k in sorted(expected)]
+    assert sorted(pages, key=lambda row: row["k"]) == found
     assert verify(table) == []
     compact = table.compact()
     assert len(compact.manifest.segments) == 1
@@ -80,24 +118,24 @@ def test_deltas_are_merged(tmp_path: Path, direct: bool) -> None:
 
 
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
-def test_every_join_on_a_base_in_several_files(tmp_path: Path, algorithm: str) -> None:
+def test_every_join_on_a_base_in_several_files(disk_path: Path, algorithm: str) -> None:
     data = rows(0, 1000)
-    table = split(tmp_path / "t", data, (300, 650))
+    table = split(disk_path / "t", data, (300, 650))
     stream = pa.table({"k": pa.array([(i * i) % 1200 for i in range(500)], pa.int64())})
     with ss.join(algorithm, memory="2MB", how="left").open(table, on="k") as run:
         found = [r for b in stream.to_batches() for r in run.push(b)] + list(run.flush())
     naive.same_rows(naive.rows_of(found), naive.join(stream, data, "k", "left"))
 
 
-def test_a_truncated_file_is_detected(tmp_path: Path) -> None:
-    table = split(tmp_path / "t", rows(0, 1000), (300, 650))
+def test_a_truncated_file_is_detected(disk_path: Path) -> None:
+    table = split(disk_path / "t", rows(0, 1000), (300, 650))
     middle = table.store.path(table.manifest.segments[1].file)
     middle.write_bytes(middle.read_bytes()[:5000])
     with pytest.raises(ss.MasterTableError, match=r"truncated|damaged"):
         ss.MasterTable.open(table.path).to_table()
 
 
-def test_segments_that_overlap_are_refused(tmp_path: Path) -> None:
+def test_segments_that_overlap_are_refused(disk_path: Path) -> None:
     data = pa.concat_tables([rows(0, 100), rows(50, 150)])
     with pytest.raises(ss.MasterTableError, match="overlap"):
-        split(tmp_path / "t", data, (100,))
+        split(disk_path / "t", data, (100,))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import scratch
 import semistream as ss
 
 MEASURE = Path(__file__).with_name("measure.py")
@@ -27,9 +31,10 @@ def start(*arguments: object) -> str:
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The path of a table of ``rows`` products, built once by another process."""
-    folder = tmp_path_factory.mktemp("memory")
+def table() -> Iterator[Any]:
+    """The path of a table of ``rows`` products, built once by another process; on the disk,
+    because files in memory would count as memory of whoever maps them."""
+    folder = Path(tempfile.mkdtemp(prefix="semistream-", dir=scratch.disk()))
 
     def get(rows: int, page_bytes: str) -> Path:
         path = folder / f"{rows} in {page_bytes}"
@@ -37,7 +42,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
             start("build", path, rows, page_bytes)
         return path
 
-    return get
+    yield get
+    shutil.rmtree(folder)
 
 
 def check(algorithm: str, table: Any, rows: int, tuples: int, memory: str) -> None:

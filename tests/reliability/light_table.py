@@ -18,7 +18,8 @@ import pyarrow as pa
 import xxhash
 
 from semistream.errors import MasterTableError
-from semistream.master import MasterTable, build, changes, manifest, vacuum
+from semistream.master import MasterTable, build, change, changes, manifest, vacuum
+from semistream.master.changed import ChangedCodes
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.store import LocalStore
 
@@ -34,8 +35,9 @@ def write_segment(
             file.write(data)
     checksum = xxhash.xxh3_64_hexdigest(data)
     return SegmentInfo(
-        f"{name}.arrow", kind, len(ids), 1, len(data), checksum, f"{name}.index.arrow", checksum
-    )
+        f"{name}.arrow", kind, len(ids), 1, len(data), checksum, f"{name}.index.arrow", checksum,
+        distinct=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -57,30 +59,33 @@ class LightTable(MasterTable):
         self.manifest = manifest
         self.pinned = pinned
         self.store = LocalStore(path)
+        self.codes = manifest.key_codes()
         self.contents = []
         for info in manifest.segments:
             data = _open_segment(self.store, manifest, info).file.getvalue()
             if xxhash.xxh3_64_hexdigest(data) != info.checksum:
                 raise MasterTableError(f"{info.file} is damaged")
-            self.contents.append((info.kind, json.loads(data)))
+            changed = []
+            if info.changed is not None:
+                changed = ChangedCodes.read(self.store, info.changed).codes.tolist()
+            self.contents.append((changed, json.loads(data)))
 
     @property
     def rows(self) -> dict[int, str]:
         rows: dict[int, str] = {}
-        for kind, (ids, texts) in self.contents:
-            for key in ids:
+        for changed, (ids, texts) in self.contents:
+            for key in changed:
                 rows.pop(key, None)
-            if kind != "delete":
-                rows |= zip(ids, texts, strict=True)
+            rows |= zip(ids, texts, strict=True)
         return rows
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
+    def coded_batches(self) -> Iterator[pa.RecordBatch]:
         rows = self.rows
         yield pa.record_batch([list(rows), list(rows.values())], schema=SCHEMA)
 
 
 class _LightWriter:
-    """Replaces SegmentWriter, for compact."""
+    """Replaces SegmentWriter."""
 
     def __init__(self, store: LocalStore, name: str, kind: str, *args: Any) -> None:
         self._place = store, name, kind
@@ -90,22 +95,51 @@ class _LightWriter:
         return self
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._rows = batch.to_pydict()
+        for name, values in batch.to_pydict().items():
+            self._rows[name] += values
 
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if error is None:
-            self.info = write_segment(*self._place, self._rows["id"], self._rows["text"])
+            self.info = write_segment(*self._place, self._rows["id"], self._rows.get("text", []))
 
 
-def _write_sorted(source: Any, schema: Any, key: Any, kind: str, store: Any, workspace: Any,
-                  *args: Any) -> tuple[SegmentInfo, int]:  # fmt: skip
-    rows = pa.Table.from_batches(source.batches(1 << 20)).to_pydict()
-    return write_segment(store, workspace.token, kind, rows["id"], rows.get("text", [])), 0
+class _LightSort:
+    """Replaces ExternalSort."""
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows.combine_chunks()
+        self.rows = len(rows)
+
+    def sorted(self) -> Iterator[pa.RecordBatch]:
+        yield from self._rows.to_batches()
 
 
-def _count_replaced_rows(table: LightTable, segment: SegmentInfo) -> int:
-    (ids, _) = json.loads(table.store.read(segment.file))
-    return len(table.rows.keys() & set(ids))
+def _sort_by_code(
+    source: Any, *args: Any, note: Any = lambda codes: None
+) -> tuple[_LightSort, int]:
+    rows = pa.Table.from_batches(source.batches(1 << 20)).sort_by("id")
+    note(rows["id"].to_numpy())
+    return _LightSort(rows), 0
+
+
+class _LightReplaced:
+    """Replaces ReplacedRows."""
+
+    def __init__(self, table: LightTable) -> None:
+        self._table = table
+        self.count = 0
+
+    def pair(self, changes: Iterator[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[Any]]]:
+        for batch in changes:
+            self.count += len(self._table.rows.keys() & set(batch["id"].to_pylist()))
+            yield batch, []
+
+
+def _delta_rows(table: LightTable, delta: SegmentInfo, hidden: Any) -> Iterator[pa.RecordBatch]:
+    at = table.manifest.segments.index(delta)
+    ids, texts = table.contents[at][1]
+    rows = [(key, text) for key, text in zip(ids, texts, strict=True) if key not in hidden]
+    yield pa.record_batch([[k for k, _ in rows], [text for _, text in rows]], schema=SCHEMA)
 
 
 # Paths and parsed manifests are kept: they are half of what is left.
@@ -150,9 +184,11 @@ class _Read(LocalStore):
 def light() -> Iterator[None]:
     with ExitStack() as stack:
         for module, name, replacement in (
-            (build, "write_sorted", _write_sorted),
-            (changes, "write_sorted", _write_sorted),
-            (changes, "_count_replaced_rows", _count_replaced_rows),
+            (build, "sort_by_code", _sort_by_code),
+            (changes, "sort_by_code", _sort_by_code),
+            (change, "ReplacedRows", _LightReplaced),
+            (changes, "_delta_rows", _delta_rows),
+            (build, "SegmentWriter", _LightWriter),
             (changes, "SegmentWriter", _LightWriter),
             (vacuum, "open_segment", _open_segment),
             (manifest, "find_manifest", _find_manifest),

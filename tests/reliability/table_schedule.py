@@ -192,12 +192,12 @@ def check_vacuum(world: World) -> None:
     left = world.kind.open(world.path)
     assert world.rows(left) == before
     used = {
-        name
+        file
         for version in list_versions(left.store)
-        for segment in world.kind.open(world.path, version).manifest.segments
-        for name in (segment.name, segment.index)
+        for file in world.kind.open(world.path, version).manifest.files
     }
-    assert set(left.store.list("segments")) == used, "garbage is left, or a file in use was removed"
+    found = {f"segments/{name}" for name in left.store.list("segments")}
+    assert found == used, "garbage is left, or a file in use was removed"
     assert left.store.list("work") == []
 
 

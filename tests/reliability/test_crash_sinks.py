@@ -120,9 +120,9 @@ def rows_of(*batches: Batch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("output", ["parquet", "delta"])
 @pytest.mark.parametrize("losses", QUICK_AND_SLOW)
 def test_a_batch_is_atomic(
-    output: str, name: str, losses: Sequence[Loss], folder: Path, tally: Tally
+    output: str, name: str, losses: Sequence[Loss], tmp_path: Path, tally: Tally
 ) -> None:
-    disk = folder / "disk"
+    disk = tmp_path / "disk"
     disk.mkdir()
     scenario = SCENARIOS[name]
     sink = Warehouse(output, disk / "w").sink()
@@ -134,7 +134,7 @@ def test_a_batch_is_atomic(
     points = try_all(
         recorder,
         losses,
-        folder,
+        tmp_path,
         lambda place, crash: check(Warehouse(output, place / "w"), crash, scenario),
     )
     tally(f"crash points of {output} sinks", points)

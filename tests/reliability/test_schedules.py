@@ -74,31 +74,31 @@ def run_sinks(
 
 
 @pytest.mark.parametrize("seeds", [QUICK, *chunks(80_000)], ids=str)
-def test_a_table(seeds: range, scheduler: Scheduler, folder: Path, tally: Tally) -> None:
+def test_a_table(seeds: range, scheduler: Scheduler, tmp_path: Path, tally: Tally) -> None:
     with light():
-        run_tables(LightTable, seeds, scheduler, folder, tally)
+        run_tables(LightTable, seeds, scheduler, tmp_path, tally)
 
 
 @pytest.mark.parametrize("seeds", [range(100), slow(range(100, 2_000))], ids=str)
 def test_a_table_with_real_segments(
-    seeds: range, scheduler: Scheduler, folder: Path, tally: Tally
+    seeds: range, scheduler: Scheduler, tmp_path: Path, tally: Tally
 ) -> None:
-    run_tables(MasterTable, seeds, scheduler, folder, tally)
+    run_tables(MasterTable, seeds, scheduler, tmp_path, tally)
 
 
 @pytest.mark.parametrize("seeds", [range(250), *chunks(20_000)], ids=str)
 def test_a_parquet_sink(
     seeds: range,
     scheduler: Scheduler,
-    folder: Path,
+    tmp_path: Path,
     tally: Tally,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(parquet, "write_parquet", write_light)
-    run_sinks("parquet", seeds, read_light, scheduler, folder, tally)
+    run_sinks("parquet", seeds, read_light, scheduler, tmp_path, tally)
 
 
 @pytest.mark.parametrize("seeds", [range(20), slow(range(20, 400))], ids=str)
-def test_a_delta_sink(seeds: range, scheduler: Scheduler, folder: Path, tally: Tally) -> None:
+def test_a_delta_sink(seeds: range, scheduler: Scheduler, tmp_path: Path, tally: Tally) -> None:
     """delta-rs runs without a pause; tasks take turns before and after it."""
-    run_sinks("delta", seeds, read_delta, scheduler, folder, tally)
+    run_sinks("delta", seeds, read_delta, scheduler, tmp_path, tally)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
@@ -61,11 +62,15 @@ def rows_of(df: Any) -> naive.Rows:
 
 
 def feed(folder: Path, table: pa.Table) -> None:
-    """Add a file to a folder that a stream reads; it appears atomically."""
+    """Add a file to a folder that a stream reads; it appears atomically, and after the others:
+    Spark orders files by their time, which in memory may be the same for several."""
     folder.mkdir(parents=True, exist_ok=True)
-    number = len(list(folder.glob("*.parquet")))
+    before = [file.stat().st_mtime_ns for file in folder.glob("*.parquet")]
+    number = len(before)
     hidden = folder / f".{number}"
     pq.write_table(table, hidden)
+    time = max([hidden.stat().st_mtime_ns, *(other + 10_000_000 for other in before)])
+    os.utime(hidden, ns=(time, time))
     hidden.rename(folder / f"{number:05d}.parquet")
 
 

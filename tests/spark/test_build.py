@@ -81,7 +81,7 @@ def test_upsert_replaces_and_adds(spark: Any, tmp_path: Path) -> None:
     assert new.num_rows == len(flat) == len(found)
     assert sorted(map(repr, found)) == sorted(map(repr, flat))
     assert verify(new) == []
-    assert new.changed_keys(1) is not None
+    assert new.changed_codes(1) is not None
 
 
 def test_overwrite_publishes_a_new_version(spark: Any, tmp_path: Path) -> None:

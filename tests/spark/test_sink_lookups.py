@@ -93,7 +93,7 @@ def written(folder: Path, stream: pa.Table) -> pa.Table:
     lookup = ss.Lookup(folder / "products", on="product_id", select=None)
     options = options_of([lookup], path=folder / "out", memory="24MB")
     writer = WarehouseWriter(options, None, 1)
-    return pa.Table.from_batches(writer._joined(plan_of(options), iter(stream.to_batches())))
+    return pa.Table.from_batches(writer.join(iter(stream.to_batches())))
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,10 @@ TYPES = {
 VALUES = [*TYPES, "nothing"]
 
 
+def slow(*values: str) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def all_types(spark: Any, rows: int) -> Any:
     """Every type, each null in every fifth row, and a column of the void type."""
     df = spark.range(rows).selectExpr(
@@ -74,7 +78,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("algorithm", ["chybridjoin", "meshjoin"])
+@pytest.mark.parametrize("algorithm", ["chybridjoin", slow("meshjoin")])
 def test_every_type_passes_through_the_stream(spark: Any, tmp_path: Path, algorithm: str) -> None:
     keys = pa.table({"k": pa.array(range(0, 60, 2), pa.int64()), "here": [True] * 30})
     table = ss.MasterTable.build(keys, tmp_path / "keys", key="k", page_bytes=1024)
@@ -85,7 +89,7 @@ def test_every_type_passes_through_the_stream(spark: Any, tmp_path: Path, algori
     naive.same_rows(comparable(enriched), expected)
 
 
-@pytest.mark.parametrize("algorithm", ["cinlj", "chybridjoin"])
+@pytest.mark.parametrize("algorithm", ["cinlj", slow("chybridjoin")])
 def test_every_type_passes_through_the_master(spark: Any, tmp_path: Path, algorithm: str) -> None:
     rows = all_types(spark, 40)
     table = ss.build_master(rows, tmp_path / "types", key="k", unique=True, page_bytes=4096)
@@ -107,13 +111,13 @@ def same_kind(found: Any, given: Any) -> bool:
 @pytest.mark.parametrize(
     ("key", "sql"),
     [
-        ("byte", "cast(id as tinyint)"),
+        slow("byte", "cast(id as tinyint)"),
         ("text", "concat('k', id)"),
-        ("binary", "cast(concat('k', id) as binary)"),
-        ("date", "date_add(date'1960-01-01', cast(id as int))"),
+        slow("binary", "cast(concat('k', id) as binary)"),
+        slow("date", "date_add(date'1960-01-01', cast(id as int))"),
         ("timestamp", "timestamp'1969-12-31 23:00:00' + make_dt_interval(0, id)"),
-        ("timestamp_ntz", "timestamp_ntz'1969-12-31 23:00:00' + make_dt_interval(0, id)"),
-        ("decimal", "cast(id - 20.5 as decimal(12,2))"),
+        slow("timestamp_ntz", "timestamp_ntz'1969-12-31 23:00:00' + make_dt_interval(0, id)"),
+        slow("decimal", "cast(id - 20.5 as decimal(12,2))"),
         ("wide_decimal", "cast(id - 20.5 as decimal(38,5))"),
     ],
 )

@@ -18,20 +18,24 @@ from typer.main import get_command
 from semistream.errors import SemistreamError
 
 # The order in --help; other commands are listed last.
-_ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce")
+_ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce", "warm-up")
 
 
 class _CommandsByModule(TyperGroup):
     """A group that finds its commands in the modules of this package."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        names = [module.name for module in iter_modules(__path__) if module.name[0] != "_"]
+        names = [
+            module.name.replace("_", "-")
+            for module in iter_modules(__path__)
+            if module.name[0] != "_"
+        ]
         return sorted(names, key=lambda name: (_ORDER.index(name) if name in _ORDER else 99, name))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in self.list_commands(ctx):
             return None
-        command = get_command(import_module(f"{__name__}.{cmd_name}").app)
+        command = get_command(import_module(f"{__name__}.{cmd_name.replace('-', '_')}").app)
         command.name = cmd_name
         return command
 

@@ -103,7 +103,9 @@ def run_pipeline_demo(
 ) -> PipelineResult:
     """Run the whole demo; ``on_message`` is called with each progress message."""
     from semistream.cli.run import plan_of, run_pipeline
+    from semistream.warmup.background import warm_up_in_background
 
+    warm_up_in_background()
     start = time.perf_counter()
     on_message(f"generating {rows:,} products and {tuples:,} sales")
     file = prepare(folder, rows, tuples, memory, join, exponent, output)

@@ -54,6 +54,8 @@ class Info:
     max_page_bytes: int
     columns: tuple[tuple[str, str], ...]
     segments: tuple[SegmentLine, ...]
+    deltas: int
+    delta_share: float  # changed rows per row of the base
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def build_table(
     path: Path,
     key: Sequence[str],
     unique: bool = False,
-    page_bytes: str = "256KiB",
+    page_bytes: str = "64KiB",
     memory: str = "512MB",
     overwrite: bool = False,
     progress: bool = False,
@@ -115,6 +117,8 @@ def describe(path: Path, version: int | None = None) -> Info:
         segments=tuple(
             SegmentLine(s.name, s.kind, s.rows, s.pages, s.bytes) for s in table.manifest.segments
         ),
+        deltas=len(table.manifest.deltas),
+        delta_share=table.manifest.delta_share,
     )
 
 
@@ -178,7 +182,7 @@ def build_command(
         ..., "--key", "-k", help="Key column; repeat it for a composite key."
     ),
     unique: bool = typer.Option(False, "--unique", help="Fail on duplicate keys."),
-    page_bytes: str = typer.Option("256KiB", help="Size of a page."),
+    page_bytes: str = typer.Option("64KiB", help="Size of a page."),
     memory: str = typer.Option("512MB", help="Memory for sorting; larger data spills to disk."),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Publish a new version of an existing table."
@@ -270,6 +274,12 @@ def _show_rows(rows: pa.Table, as_json: bool) -> None:
     _out.print(shown if rows.num_rows else "no rows")
 
 
+def _deltas(info: Info) -> str:
+    if not info.deltas:
+        return "none"
+    return f"{info.deltas}, with {info.delta_share:.1%} of the base's rows; compact() merges them"
+
+
 def _show(info: Info) -> None:
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="bold")
@@ -284,6 +294,7 @@ def _show(info: Info) -> None:
         ("rows without key", f"{info.rows_without_key:,} (not stored: null keys never match)"),
         ("pages", f"{info.pages:,}, up to {format_size(info.max_page_bytes)}"),
         ("bytes", format_size(info.nbytes)),
+        ("deltas", _deltas(info)),
         ("columns", "\n".join(f"{name}: {kind}" for name, kind in info.columns)),
     )
     for row in rows:

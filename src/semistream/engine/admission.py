@@ -20,9 +20,12 @@ from semistream.engine.context import Context
 from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.front.contract import FrontStage
 from semistream.engine.intake import Intake, Slice
+from semistream.engine.key_match import KeyMatch
 from semistream.engine.output import Output
 from semistream.engine.rows.layout import Rows
 from semistream.keys import Mask
+from semistream.master.index import PageIndex
+from semistream.master.pages import PageSource
 
 Add = Callable[[Slice, Rows], int]
 """Adds rows of a slice to the window, in order; returns how many fit."""
@@ -39,8 +42,15 @@ class Admission:
         self._output = output
         self.front: FrontStage | None = None
         self.absent: AbsentKeys | None = None
+        self.index: PageIndex | None = None
         self.unique = False  # master keys are unique
         self.full = False  # the last call stopped because a miss did not fit
+        self._key_match: KeyMatch | None = None  # where codes are hashes
+
+    def attach(self, source: PageSource) -> None:
+        """Tuples that come now are joined with this version of the table."""
+        self.unique = source.distinct
+        self.index = source.index
 
     def admit(self, vacant: int, add: Add) -> int:
         """Admit tuples of one slice, with at most ``vacant`` misses; returns the misses added."""
@@ -53,7 +63,7 @@ class Admission:
         unmatched = part.without_key(stop)
         if len(unmatched):
             misses = misses[part.valid[misses]]  # type: ignore[index]
-        known = self.absent.lookup(part.codes, misses) if self.absent is not None else None
+        known = self._known_absent(part, misses)
         if known is not None:
             unmatched = np.sort(np.r_[unmatched, misses[known]])
             misses = misses[~known]
@@ -73,6 +83,12 @@ class Admission:
         self._context.stats.unmatched += len(unmatched)
         intake.consume(stop)
         return added
+
+    def _known_absent(self, part: Slice, misses: Rows) -> Mask | None:
+        """Which of these tuples have a key that no page has; None: none is known to."""
+        known = self.absent.lookup(part.codes, misses) if self.absent is not None else None
+        deleted = self.index.is_deleted(part.codes[misses]) if self.index is not None else None
+        return known if deleted is None else deleted if known is None else known | deleted
 
     def _probe(self, part: Slice, vacant: int) -> tuple[int, Rows, Any, Rows]:
         """(stop, hit rows, their slots, misses)."""
@@ -94,18 +110,21 @@ class Admission:
             )
             if binding.codec.exact or not len(found.hit_rows):
                 break
-            false = ~self._same_keys(front, part, found.hit_rows, found.hit_slots)
-            if not false.any():
+            same = self._same_keys(front, part, found.hit_rows, found.hit_slots)
+            if same is None:
                 break
             # Another key with the same code is cached: evict it, and probe again.
-            front.forget(np.unique(part.codes[found.hit_rows[false]]))
+            front.forget(np.unique(part.codes[found.hit_rows[~same]]))
         return found.stop, found.hit_rows, found.hit_slots, found.miss_rows
 
-    def _same_keys(self, front: FrontStage, part: Slice, rows: Rows, slots: Any) -> Mask:
+    def _same_keys(self, front: FrontStage, part: Slice, rows: Rows, slots: Any) -> Mask | None:
+        """Whether the keys of these hits are equal, not only their codes; None: all are."""
         binding = self._context.binding
+        self._key_match = self._key_match or KeyMatch(binding)
         first = len(binding.master_columns)
         places = range(first, first + len(binding.master_key))
-        return binding.codec.same(part.keys(rows), front.rows.take(slots, places))
+        batch = np.zeros(len(rows), np.int32)
+        return self._key_match.same(front.rows, places, slots, part.key_columns(), batch, rows)
 
     def _emit_hits(self, part: Slice, rows: Rows, slots: Any) -> None:
         if not len(rows):

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError
-from semistream.keys import Codes, KeyCodec, Mask
+from semistream.keys import Codes, KeyCodec, Mask, int64_view
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
 On = str | Sequence[str] | Mapping[str, str]
@@ -20,6 +20,8 @@ class HasKey(Protocol):
     def schema(self) -> pa.Schema: ...
     @property
     def key(self) -> tuple[str, ...]: ...
+    @property
+    def code_column(self) -> str | None: ...
 
 
 class HasVersion(HasKey, Protocol):
@@ -62,6 +64,7 @@ class Binding:
         self._master_schema = master.schema
         types = [_field(master.schema, name, "master table").type for name in self.master_key]
         self.codec = KeyCodec.for_types(types, self.master_key)
+        self._code_column = master.code_column
         self._same_name = {m for s, m in pairs.items() if s == m}
         self._select = self._selection(select)
         self.keeps_master = how in ("inner", "left")
@@ -164,6 +167,9 @@ class Binding:
         return self.codec.codes([batch.column(name) for name in self.stream_key])
 
     def master_codes(self, page: pa.RecordBatch) -> tuple[Codes, Mask | None]:
+        """The codes of a page's rows: those that it stores, or else computed from its keys."""
+        if self._code_column is not None:
+            return int64_view(page.column(self._code_column)), None
         return self.codec.codes([page.column(name) for name in self.master_key])
 
 

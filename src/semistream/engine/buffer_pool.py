@@ -1,8 +1,12 @@
-"""A buffer pool: pages in memory with least-recently-used (LRU) replacement."""
+"""A buffer pool: pages in memory with least-recently-used (LRU) replacement.
+
+Pages of a master table are read into the frames of one buffer, many with one call, and opened by
+address; pages of other sources are record batches.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -10,45 +14,42 @@ import pyarrow as pa
 from semistream import kernels
 from semistream.engine.context import Context
 from semistream.engine.disk_buffer import count_read
+from semistream.engine.key_match import KeyMatch
+from semistream.engine.page_rows import Openers
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.shape import TableShape
 from semistream.keys import Codes, Mask
-from semistream.master.pages import PageReader, PageSource
+from semistream.master.pages import PageSource
 
 PAGE_BYTES = 4  # per page of the table: its frame number
-_FRAME_OVERHEAD = 1024  # links, stamp, and the Python objects around a page
-_ROW_SCRATCH = 16  # per row: its code, and its position in code order
+_FRAME_OVERHEAD = 256  # links, stamp, and what reading a page needs
+_KEY_BYTES = 32  # addresses of a key column
+_ROW_SCRATCH = 16  # per row of a page without codes: its code, and its position in code order
 
 
 def frame_bytes(table: TableShape) -> int:
-    """Bytes of one page in the pool, with its codes."""
-    return table.buffer_bytes(1) + _ROW_SCRATCH * table.rows_per_page + _FRAME_OVERHEAD
+    """Bytes of one page in the pool."""
+    scratch = 0 if table.can_address else _ROW_SCRATCH * table.rows_per_page
+    addresses = table.address_bytes + _KEY_BYTES * len(table.cached_types)
+    return table.buffer_bytes(1) + scratch + addresses + _FRAME_OVERHEAD
 
 
-class Frame:
-    """One page in the pool."""
+class Frames(Protocol):
+    """The memory of the pool."""
 
-    def __init__(self, reader: PageReader, sorted_codes: bool) -> None:
-        self.reader = reader
-        self._sorted = sorted_codes
-        self.page: pa.RecordBatch | None = None
-        self.codes: Codes | None = None
-        self._order: Any = None
+    codes: Any  # addresses of the codes, by frame
+    sizes: Any  # rows, by frame
+    output: PageColumns
+    keys: PageColumns
+    cached: PageColumns
 
-    def find(self, codes: Codes) -> tuple[Any, Any]:
-        """For each code, the start and end of its rows in code order."""
-        assert self.codes is not None
-        if self._order is None and not self._sorted:
-            self._order = np.argsort(self.codes, kind="stable")
-        low = np.searchsorted(self.codes, codes, side="left", sorter=self._order)
-        return low, np.searchsorted(self.codes, codes, side="right", sorter=self._order)
+    def load(self, frames: Any, pages: Any) -> int:
+        """Read pages into frames, in order; returns how many were read before one failed."""
 
-    def rows(self, positions: Any) -> Any:
-        """Page rows at these positions."""
-        return positions if self._order is None else self._order[positions]
+    def clear(self, frames: Any) -> None:
+        """Forget the pages in these frames."""
 
-    def clear(self) -> None:
-        self.page = self.codes = self._order = None
+    def close(self) -> None: ...
 
 
 class BufferPool:
@@ -58,17 +59,12 @@ class BufferPool:
         self, context: Context, source: PageSource, table: TableShape, frames: int
     ) -> None:
         self._context = context
-        binding = context.binding
-        self._exact = binding.codec.exact
         self._frame_bytes = frame_bytes(table)
-        self.frames = [Frame(source.reader(1, context.direct), self._exact) for _ in range(frames)]
+        kind = AddressedFrames if source.can_address else BatchFrames
+        self.frames: Frames = kind(context, source, frames)
+        self._key_match = None if context.binding.codec.exact else KeyMatch(context.binding)
         self._frame_of = np.full(table.num_pages, -1, np.int32)
         self._page_in = np.full(frames, -1, np.int32)
-        self._code_addresses = np.zeros(frames, np.int64)
-        self._sizes = np.zeros(frames, np.int64)
-        kinds = source.schema.field
-        self.columns = PageColumns([kinds(n).type for n in binding.master_columns], frames)
-        self._keys = PageColumns([kinds(n).type for n in binding.master_key], frames)
         self._wave = 0
         self._stamp = np.zeros(frames, np.int64)
         self._older = np.arange(-1, frames, dtype=np.int32)
@@ -79,12 +75,10 @@ class BufferPool:
 
     @property
     def nbytes(self) -> int:
-        return int(len(self.frames) * self._frame_bytes + self._frame_of.nbytes)
+        return int(len(self._page_in) * self._frame_bytes + self._frame_of.nbytes)
 
     def close(self) -> None:
-        for frame in self.frames:
-            frame.clear()
-            frame.reader.close()
+        self.frames.close()
 
     def fetch(self, pages: Any) -> Any:
         """Read pages into the pool; returns the frames of as many as fit together.
@@ -105,64 +99,117 @@ class BufferPool:
             frames,
             missing,
         )
-        todo = missing[:reads]
-        for done, request in enumerate(todo):
-            place = int(frames[request])
-            self._clear(place)
-            try:
-                self._load(place, int(pages[request]))
-            except BaseException:
-                self._cancel(frames[todo[done:]])
-                raise
+        if reads:
+            self._load(frames[missing[:reads]], pages[missing[:reads]])
         return frames[:planned]
 
-    def _load(self, place: int, number: int) -> None:
-        frame, binding = self.frames[place], self._context.binding
-        reader = frame.reader
-        frame.page = page = count_read(
-            self._context, reader, number, 1, reader.bytes_read, lambda: reader.read(number, 1)
-        )[0]
-        frame.codes, _ = binding.master_codes(page)
-        self._code_addresses[place] = frame.codes.__array_interface__["data"][0]
-        self._sizes[place] = len(frame.codes)
-        self.columns.put(place, [page.column(n) for n in binding.master_columns])
-        if not self._exact:
-            self._keys.put(place, [page.column(n) for n in binding.master_key])
+    def _load(self, frames: Any, pages: Any) -> None:
+        self.frames.clear(frames)
+        done = 0
+        try:
+            while done < len(frames):
+                done += self.frames.load(frames[done:], pages[done:])
+        except BaseException:
+            self._cancel(frames[self._lacks(frames)])
+            raise
+
+    def _lacks(self, frames: Any) -> Mask:
+        """Which of these frames have no page."""
+        return np.asarray(self.frames.sizes[frames] < 0)
 
     def _cancel(self, frames: Any) -> None:
         """Mark frames as empty whose planned reads did not happen."""
         self._frame_of[self._page_in[frames]] = -1
         self._page_in[frames] = -1
         self._stamp[frames] = 0
-        for frame in frames:
-            self._clear(int(frame))
-
-    def _clear(self, place: int) -> None:
-        self.frames[place].clear()
-        self.columns.drop(place)
-        self._keys.drop(place)
 
     def find(self, frames: Any, codes: Codes) -> tuple[Any, Any]:
         """For each code, the start and end of its rows in its frame's page."""
         low, high = np.empty(len(codes), np.int64), np.empty(len(codes), np.int64)
-        if self._exact:
-            kernels.pages.find(self._code_addresses, self._sizes, frames, codes, low, high)
-            return low, high
-        for frame in np.unique(frames):
-            members = np.flatnonzero(frames == frame)
-            low[members], high[members] = self.frames[frame].find(codes[members])
+        kernels.pages.find(self.frames.codes, self.frames.sizes, frames, codes, low, high)
         return low, high
 
-    def rows_at(self, frames: Any, positions: Any) -> Any:
-        """Page rows at these positions; where codes are hashes, positions are in code order."""
-        if self._exact:
-            return positions
-        rows = np.empty(len(positions), np.int64)
-        for frame in np.unique(frames):
-            members = frames == frame
-            rows[members] = self.frames[frame].rows(positions[members])
-        return rows
+    def same_keys(self, batch: PageColumns, tuples: Any, frames: Any, rows: Any) -> Mask | None:
+        """Whether the keys of rows ``tuples`` of a batch, not only their codes, equal those of
+        these page rows; None if all do."""
+        if self._key_match is None:
+            return None
+        return self._key_match.same_rows(batch, tuples, self.frames.keys, frames, rows)
 
-    def same_keys(self, keys: list[pa.Array], frames: Any, rows: Any) -> Mask:
-        """Whether each key, not only its code, equals the key of its page row."""
-        return self._context.binding.codec.same(keys, self._keys.take(frames, rows))
+
+class AddressedFrames:
+    """Frames of one buffer, for pages that compiled code opens by address."""
+
+    def __init__(self, context: Context, source: PageSource, frames: int) -> None:
+        binding, openers = context.binding, Openers(source)
+        self._context = context
+        reader: Any = source.reader(1, context.direct)
+        self._reader = reader.frames(frames)
+        self.codes = np.zeros(frames, np.int64)
+        self.sizes = np.full(frames, -1, np.int64)
+        names = binding.master_columns, list(binding.master_key), binding.cached_columns
+        self._openers = [openers(some) for some in names]
+        self.output, self.keys, self.cached = (
+            opener.columns_for(frames) for opener in self._openers
+        )
+
+    def load(self, frames: Any, pages: Any) -> int:
+        reader = self._reader
+        addresses, sizes = count_read(
+            self._context, reader, int(pages[0]), len(pages), reader.bytes_read,
+            lambda: reader.load(frames, pages),
+        )  # fmt: skip
+        for opener, columns in zip(
+            self._openers, (self.output, self.keys, self.cached), strict=True
+        ):
+            opened = opener.open(pages, addresses, sizes)
+            columns.addresses[:, :, frames] = opened.columns.addresses
+        self.codes[frames], self.sizes[frames] = opened.codes, opened.sizes
+        return len(pages)
+
+    def clear(self, frames: Any) -> None:
+        self.sizes[frames] = -1
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class BatchFrames:
+    """Frames that hold record batches, sorted by code."""
+
+    def __init__(self, context: Context, source: PageSource, frames: int) -> None:
+        self._context = context
+        self._reader = source.reader(1, context.direct)
+        self._held: list[Any] = [None] * frames  # batches and codes
+        self.codes = np.zeros(frames, np.int64)
+        self.sizes = np.full(frames, -1, np.int64)
+        binding, kinds = context.binding, source.schema.field
+        self._names = [binding.master_columns, list(binding.master_key), binding.cached_columns]
+        self.output, self.keys, self.cached = (
+            PageColumns([kinds(name).type for name in some], frames) for some in self._names
+        )
+
+    def load(self, frames: Any, pages: Any) -> int:
+        frame, number, reader = int(frames[0]), int(pages[0]), self._reader
+        (page,) = count_read(
+            self._context, reader, number, 1, reader.bytes_read, lambda: reader.read(number, 1)
+        )
+        codes, _ = self._context.binding.master_codes(page)
+        order = np.argsort(codes, kind="stable")
+        page, codes = page.take(pa.array(order)), codes[order]
+        self._held[frame] = page, codes
+        self.codes[frame], self.sizes[frame] = codes.ctypes.data, len(codes)
+        for names, columns in zip(self._names, (self.output, self.keys, self.cached), strict=True):
+            columns.put(frame, [page.column(name) for name in names])
+        return 1
+
+    def clear(self, frames: Any) -> None:
+        self.sizes[frames] = -1
+        for frame in frames.tolist():
+            self._held[frame] = None
+            for columns in (self.output, self.keys, self.cached):
+                columns.drop(frame)
+
+    def close(self) -> None:
+        self.clear(np.arange(len(self.sizes)))
+        self._reader.close()

@@ -7,17 +7,18 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from semistream.engine.binding import Binding
 from semistream.engine.context import Context
+from semistream.engine.page_rows import AddressedRows, BatchRows, Openers, PageRows
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.keys import Codes, Mask
-from semistream.master.pages import PageReader, PageSource
+from semistream.master.index import PageIndex
+from semistream.master.pages import PageSource
 
 Read = TypeVar("Read")
 
@@ -27,38 +28,47 @@ class DiskBuffer:
 
     def __init__(self, context: Context, source: PageSource, pages: int) -> None:
         self._context = context
+        self._source = source
         self.pages = pages
-        self.reader: PageReader = source.reader(pages, context.direct)
+        self.reader: Any = source.reader(pages, context.direct)
+        self._openers = Openers(source)
 
     @property
     def nbytes(self) -> int:
-        return self.reader.nbytes
+        return int(self.reader.nbytes)
 
     def close(self) -> None:
         self.reader.close()
 
     def read(self, first: int, count: int) -> list[pa.RecordBatch]:
         reader = self.reader
-        return count_read(
-            self._context,
-            reader,
-            first,
-            count,
-            reader.bytes_read,
-            lambda: reader.read(first, count),
-        )
+        return self._counted(first, count, lambda: reader.read(first, count))
 
     def fill(self, scan: Scan) -> None:
         """Read the next pages of the scan's partition."""
-        count = min(self.pages, scan.last - scan.next + 1)
-        scan.fill(self.read(scan.next, count), self._context.binding)
-        scan.first = scan.next
+        first, count = scan.next, min(self.pages, scan.last - scan.next + 1)
+        rows: PageRows
+        if self._source.can_address:
+            numbers = np.arange(first, first + count)
+            read = self.reader.plan(numbers)
+            addresses = self._counted(first, count, lambda: self.reader.load(read))
+            rows = AddressedRows(self._openers, numbers, addresses, read.sizes)
+        else:
+            rows = BatchRows(self.read(first, count), self._context.binding)
+        scan.fill(rows)
+        scan.first = first
+        if self._source.index is not None:
+            scan.hide(self._source.index)
         scan.next += count
+
+    def _counted(self, first: int, count: int, read: Callable[[], Read]) -> Read:
+        reader = self.reader
+        return count_read(self._context, reader, first, count, reader.bytes_read, read)
 
 
 def count_read(
     context: Context,
-    reader: PageReader,
+    reader: Any,
     first: int,
     count: int,
     before: int,
@@ -81,61 +91,55 @@ class Scan:
     partition without pages.
     """
 
-    mapped: ClassVar[Literal[False]] = False  # its pages are parsed by Arrow
-
     def __init__(self, first: int, last: int) -> None:
         self.begin = first  # number of the partition's first page
         self.next = first
         self.last = last
         self.first = first  # number of the first page in the buffer
-        self.pages: list[pa.RecordBatch] = []  # in the buffer, not fully probed
+        self._rows: PageRows | None = None  # of the pages in the buffer, not fully probed
         self.codes: Codes = np.zeros(0, np.int64)
         self.valid: Mask | None = None
         self.counts: Any = None  # tuples that each row met
         self.cursor = np.array([0, -1], np.int64)  # row and slot to go on with; -1: a row's first
 
     @property
-    def ended(self) -> bool:
-        return not self.pages and self.next > self.last
+    def pages(self) -> int:
+        """Pages in the buffer that are not fully probed."""
+        return 0 if self._rows is None else self._rows.pages
 
-    def fill(self, pages: list[pa.RecordBatch], binding: Binding) -> None:
+    @property
+    def ended(self) -> bool:
+        return self._rows is None and self.next > self.last
+
+    def fill(self, rows: PageRows) -> None:
         """Start with pages that were read into the buffer."""
-        self.pages = pages
-        self.starts = np.cumsum([0] + [page.num_rows for page in pages])
-        self.codes, self.valid = codes_of(pages, binding)
+        self._rows = rows
+        self.codes, self.valid = rows.codes, rows.valid
         self.counts = np.zeros(len(self.codes), np.int32)
         self.cursor[:] = 0, -1
-        self._columns: dict[tuple[str, ...], PageColumns] = {}
+
+    def clear(self) -> None:
+        """The pages in the buffer are done with."""
+        self._rows = None
+
+    def hide(self, index: PageIndex) -> None:
+        """Rows that a delta has replaced or deleted are not valid. For joins that probe whole
+        pages; one that looks a tuple up where the index locates its key never meets such rows."""
+        assert self._rows is not None
+        shown = index.visible(self.first, self.codes, self._rows.ends)
+        if shown is not None:
+            self.valid = shown if self.valid is None else self.valid & shown
 
     def take(self, rows: Any, names: list[str]) -> list[pa.Array]:
         """These columns of these rows of the buffer."""
         return self.columns(names).take(*self.places(rows))
 
+    def columns(self, names: Sequence[str]) -> PageColumns:
+        """These columns of all pages in the buffer."""
+        assert self._rows is not None
+        return self._rows.columns(names)
+
     def places(self, rows: Any) -> tuple[Any, Any]:
         """The page of each of these buffer rows, and the row within that page."""
-        pages = np.searchsorted(self.starts, rows, side="right") - 1
-        return pages, rows - self.starts[pages]
-
-    def columns(self, names: list[str]) -> PageColumns:
-        """These columns of all pages in the buffer."""
-        columns = self._columns.get(tuple(names))
-        if columns is None:
-            schema = self.pages[0].schema
-            kinds = [schema.field(name).type for name in names]
-            columns = PageColumns(kinds, len(self.pages))
-            for place, page in enumerate(self.pages):
-                columns.put(place, [page.column(name) for name in names])
-            self._columns[tuple(names)] = columns
-        return columns
-
-
-def codes_of(pages: list[pa.RecordBatch], binding: Binding) -> tuple[Codes, Mask | None]:
-    """The codes of all rows of these pages, and the mask of non-null keys (None: all)."""
-    parts = [binding.master_codes(page) for page in pages]
-    if len(parts) == 1:
-        return parts[0]
-    codes = np.concatenate([codes for codes, _ in parts])
-    if all(valid is None for _, valid in parts):
-        return codes, None
-    masks = [np.ones(len(codes), np.bool_) if valid is None else valid for codes, valid in parts]
-    return codes, np.concatenate(masks)
+        assert self._rows is not None
+        return self._rows.places(rows)

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.engine.context import Context
-from semistream.engine.rows.layout import Rows
+from semistream.engine.rows.layout import Rows, is_text, width_of
+from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.row_store import PlainColumns
 from semistream.engine.window.tuple_layout import TupleLayout
 
@@ -24,6 +25,8 @@ class Slice:
         self.position = 0
         self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
+        self._codec = context.binding.codec
+        self._key_columns: PageColumns | None = None
         self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
 
     def take(self, rows: Rows) -> Sequence[pa.Array]:
@@ -34,6 +37,16 @@ class Slice:
         """The key columns, or these rows of them."""
         columns = [self.batch.column(name) for name in self._keys]
         return columns if rows is None else [column.take(pa.array(rows)) for column in columns]
+
+    def key_columns(self) -> PageColumns:
+        """The key columns, for compiled code."""
+        if self._key_columns is None:
+            columns = self.keys()
+            if not all(is_text(column.type) or width_of(column.type) for column in columns):
+                columns = self._codec.adopt(columns)  # dictionaries and views
+            self._key_columns = PageColumns([column.type for column in columns], 1)
+            self._key_columns.put(0, columns)
+        return self._key_columns
 
     def without_key(self, stop: int) -> Rows:
         """Rows before ``stop`` whose key is null."""

@@ -66,8 +66,8 @@ class PagePopularity:
     def _count(self, columns: list[pa.ChunkedArray]) -> None:
         index = self._source.index
         assert index is not None
-        low, _ = index.locate([column.combine_chunks() for column in columns])
-        self._counts += np.bincount(low, minlength=len(self._counts))
+        low, high = index.locate([column.combine_chunks() for column in columns])
+        self._counts += np.bincount(low[low <= high], minlength=len(self._counts))
 
     def ranking(self) -> list[int]:
         """Pages by descending popularity, without unused ones and those that split a key."""

@@ -85,6 +85,7 @@ class TooSmallError(BudgetError):
     """The plan does not fit; ``smallest`` is the budget that it needs."""
 
     smallest = 0
+    has_deltas = False
 
 
 def within_budget(join: Any, plan: Callable[[Any], MemoryPlan]) -> MemoryPlan:
@@ -92,8 +93,9 @@ def within_budget(join: Any, plan: Callable[[Any], MemoryPlan]) -> MemoryPlan:
     try:
         return plan(join)
     except TooSmallError as error:
-        wanted = error.smallest
-    raise budget_error(join, _smallest(join, plan, parse_size(join.memory), wanted))
+        wanted, has_deltas = error.smallest, error.has_deltas
+    smallest = _smallest(join, plan, parse_size(join.memory), wanted)
+    raise budget_error(join, smallest, has_deltas)
 
 
 def _smallest(join: Any, plan: Callable[[Any], MemoryPlan], too_small: int, wanted: int) -> int:
@@ -119,11 +121,13 @@ def _smallest(join: Any, plan: Callable[[Any], MemoryPlan], too_small: int, want
     return wanted
 
 
-def budget_error(join: Planned, smallest: int) -> BudgetError:
+def budget_error(join: Planned, smallest: int, has_deltas: bool = False) -> BudgetError:
     budget = parse_size(join.memory)
+    hint = ". The table has deltas, whose changed codes are kept in memory: compact() frees it"
     return BudgetError(
         f"memory={format_size(budget)} ({budget} bytes) cannot hold one page and "
         f"one tuple for {join.name}; the smallest budget that can is {smallest} bytes"
+        f"{hint if has_deltas else ''}"
     )
 
 
@@ -139,16 +143,17 @@ def output_rows(nbytes: int, row_bytes: int, most: int) -> int:
 
 
 def page_scratch(table: TableShape, pages: int) -> int:
-    """Bytes of the codes, counts and validity of the rows of ``pages`` probed pages."""
-    return _ROW_SCRATCH * table.rows_per_page * pages
+    """Bytes of the codes, counts and validity of the rows of ``pages`` probed pages, and of the
+    addresses of their columns."""
+    return (_ROW_SCRATCH * table.rows_per_page + table.address_bytes) * pages
 
 
-def buffer_pages(join: Planned, table: TableShape, share: int, most: int) -> int:
+def buffer_pages(join: Planned, table: TableShape, share: int, most_bytes: int) -> int:
     """Pages of the disk buffer: as configured, or a share of the budget."""
     if join.disk_buffer_pages is not None:
         return int(max(1, min(join.disk_buffer_pages, table.num_pages)))
-    pages = parse_size(join.memory) // share // max(1, table.max_page_bytes)
-    return int(max(1, min(pages, most, table.num_pages)))
+    nbytes = min(parse_size(join.memory) // share, most_bytes)
+    return int(max(1, min(nbytes // max(1, table.max_page_bytes), table.num_pages)))
 
 
 def least_window(kind: type[HashWindow], stream: StreamShape) -> int:
@@ -187,6 +192,7 @@ class Division:
         if self.spare < 0:
             error = TooSmallError(*budget_error(join, self.smallest).args)
             error.smallest = self.smallest
+            error.has_deltas = len(table.boundaries) > 0
             raise error
         share = max(budget // settings.output_share, min(budget // 4, settings.output_least))
         share = min(share, settings.output_most)

@@ -9,6 +9,7 @@ import numpy as np
 from semistream import kernels
 from semistream.engine.context import Context
 from semistream.engine.disk_buffer import Scan
+from semistream.engine.key_match import KeyMatch
 from semistream.engine.output import Output
 from semistream.engine.window.hash_window import HashWindow
 from semistream.kernels import states
@@ -23,6 +24,7 @@ class Probe:
         self._window = window
         self._rows = np.empty(rows, np.int32)
         self._slots = np.empty(rows, np.int32)
+        self._key_match: KeyMatch | None = None  # where codes are hashes
 
     @property
     def nbytes(self) -> int:
@@ -32,7 +34,7 @@ class Probe:
         """Probe rows of the buffer until an output batch is full; True when all were probed.
 
         Tuples that match are marked in ``window.state``: by the kernel where codes are exact, else
-        by ``verified``. They stay in the window.
+        by ``_verified``. They stay in the window.
         """
         binding, window = self._context.binding, self._window
         exact = binding.codec.exact
@@ -49,22 +51,23 @@ class Probe:
         if found:
             rows, slots = self._rows[:found], self._slots[:found]
             if not exact:
-                rows, slots = verified(self._context, scan, window, rows, slots)
+                rows, slots = self._verified(scan, rows, slots)
             kernels.window.count_pairs(rows, scan.counts)
             if binding.how != "left_anti" and len(rows):
                 names = binding.master_columns
                 self._output.emit(window.take(slots), scan.take(rows, names) if names else [])
         return bool(scan.cursor[0] >= len(scan.codes))
 
-
-def verified(context: Context, scan: Scan, window: Any, rows: Any, slots: Any) -> tuple[Any, Any]:
-    """Keep the pairs whose keys, not only their codes, are equal, and mark their tuples."""
-    binding = context.binding
-    master = scan.take(rows, list(binding.master_key))
-    same = binding.codec.same(window.keys(slots), master)
-    rows, slots = rows[same], slots[same]
-    if not binding.keeps_master:  # each tuple once
-        slots, first = np.unique(slots, return_index=True)
-        rows = rows[first]
-    window.state[slots] = states.MATCHED
-    return rows, slots
+    def _verified(self, scan: Scan, rows: Any, slots: Any) -> tuple[Any, Any]:
+        """Keep the pairs whose keys, not only their codes, are equal, and mark their tuples."""
+        binding, window = self._context.binding, self._window
+        self._key_match = self._key_match or KeyMatch(binding)
+        columns, wanted = scan.columns(binding.master_key), window.layout.key_places
+        same = self._key_match.same(window.rows, wanted, slots, columns, *scan.places(rows))
+        if same is not None:
+            rows, slots = rows[same], slots[same]
+        if not binding.keeps_master:  # each tuple once
+            slots, first = np.unique(slots, return_index=True)
+            rows = rows[first]
+        window.state[slots] = states.MATCHED
+        return rows, slots

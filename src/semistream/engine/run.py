@@ -292,8 +292,7 @@ class Run:
         front = self._policy.front
         if front is None:
             return 0
-        changed = new.changed_keys(since)
+        changed = new.changed_codes(since)
         if changed is None:
             return front.clear()
-        codes = self._context.binding.master_codes
-        return sum(front.forget(codes(keys)[0]) for keys in changed)
+        return sum(front.forget(codes) for codes in changed)

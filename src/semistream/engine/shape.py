@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.engine.binding import Binding
+from semistream.engine.rows.column_nodes import ColumnNodes
 from semistream.engine.rows.layout import RecordLayout
 from semistream.engine.rows.row_store import RowStore, heap_bound
 from semistream.engine.window.tuple_layout import TupleLayout
+from semistream.kernels.column_forms import PAGE_ROWS
 from semistream.master.pages import PageSource
 
 _SAMPLE = 1024  # tuples sampled from the first batch
@@ -31,7 +33,7 @@ class TableShape:
     unique: bool
     ordered: bool  # sorted by key, with a page index
     exact: bool  # codes are keys, not hashes
-    int64_key: bool  # the key column's buffer can be read as codes
+    by_code: bool  # the code of a key determines its page
     index_bytes: int
     max_page_bytes: int
     max_row_bytes: int
@@ -40,6 +42,7 @@ class TableShape:
     cached_types: tuple[pa.DataType, ...]  # of the columns that a front stage caches
     continues: np.ndarray[Any, np.dtype[np.bool_]]
     buffer_bytes: Callable[[int], int]
+    boundaries: tuple[int, ...] = ()  # the first page of each delta
     direct: bool = False
     mapped: bool = False
     can_prefetch: bool = False
@@ -55,7 +58,7 @@ class TableShape:
             unique=source.unique,
             ordered=source.ordered,
             exact=binding.codec.exact,
-            int64_key=pa.types.is_int64(kinds(binding.master_key[0]).type),
+            by_code=index is not None and index.by_code,
             index_bytes=index.nbytes if index is not None else 0,
             max_page_bytes=source.max_page_bytes,
             max_row_bytes=source.max_row_bytes,
@@ -64,6 +67,7 @@ class TableShape:
             cached_types=tuple(kinds(name).type for name in binding.cached_columns),
             continues=index.continues if index is not None else np.zeros(0, np.bool_),
             buffer_bytes=lambda pages: source.buffer_bytes(pages, direct),
+            boundaries=tuple(index.boundaries) if index is not None else (),
             direct=direct,
             mapped=source.mapped,
             can_prefetch=source.can_prefetch(direct),
@@ -74,6 +78,12 @@ class TableShape:
     def rows_per_page(self) -> int:
         """Estimated maximum, from the size of an average row."""
         return self.max_page_bytes // max(1, int(self.row_bytes)) + 1
+
+    @property
+    def address_bytes(self) -> int:
+        """Bytes of the addresses of a page's columns: output columns, and those that are cached."""
+        nodes = len(ColumnNodes(self.output_types)) + len(ColumnNodes(self.cached_types))
+        return 8 * PAGE_ROWS * (nodes + 1)
 
     @property
     def cached_heap_bytes(self) -> float:

@@ -61,7 +61,7 @@ class WindowPolicy(Policy):
         self.scan = None
         self.buffer = DiskBuffer(self.context, source, plan.buffer_pages)
         self.learner = Learner(self.context, source)
-        self.admission.unique = source.unique
+        self.admission.attach(source)
 
     def detach(self) -> None:
         self.scan = None
@@ -121,7 +121,7 @@ class WindowPolicy(Policy):
             self.buffer.fill(scan)
         if probe.advance(scan):
             self.buffer_done(scan)
-            scan.pages = []
+            scan.clear()
             if scan.ended:
                 self.partition_done(scan)
 
@@ -141,5 +141,5 @@ class WindowPolicy(Policy):
             return
         self.learner.learn(front, scan)
         served = stats.matched + stats.unmatched
-        front.age(len(scan.pages) / self.table.num_pages, served - self._served)
+        front.age(scan.pages / self.table.num_pages, served - self._served)
         self._served = served

@@ -36,7 +36,7 @@ class CachedMeshJoin(CachedJoin):
     name: ClassVar[str] = "cmeshjoin"
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
-        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_pages)
+        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_bytes)
         return plan_window_join(
             self,
             table,

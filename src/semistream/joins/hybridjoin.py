@@ -82,7 +82,7 @@ class HybridJoin(Join):
 
 
 def hybrid_buffer_pages(join: Join, table: TableShape, settings: Settings) -> int:
-    return buffer_pages(join, table, settings.buffer_share, settings.hybrid_buffer_pages)
+    return buffer_pages(join, table, settings.buffer_share, settings.hybrid_buffer_bytes)
 
 
 def plan_hybrid(
@@ -130,15 +130,15 @@ class Hybrid(WindowPolicy):
         """Lines 7 and 8: read the partition that the oldest tuple needs."""
         head = self.window.oldest
         scan = Scan(0, -1)
-        if self.table.num_pages:
-            low, high = self.pages_of(head)
+        low, high = self.pages_of(head)
+        if low <= high:
             if self.absent.is_proven(self.window, head, low, high):
                 assert self.source.index is not None
                 self.absent.leave_proven(self.window, self.source.index, head)
             else:
                 scan = Scan(*self._partition(low, high))
                 self.buffer.fill(scan)
-        if scan.ended and not self.absent.leaving:  # the table has no pages
+        if scan.ended and not self.absent.leaving:  # no page can have its key
             self.absent.leave_head(head)
         self._start(head, scan)
 
@@ -154,10 +154,13 @@ class Hybrid(WindowPolicy):
         self.absent.tick(self.window)
 
     def pages_of(self, slot: int) -> tuple[int, int]:
-        """The first and last page that can hold this tuple's key."""
+        """The first and last page that can hold this tuple's key; ``low > high``: none."""
         index = self.source.index
         assert index is not None
-        low, high = index.locate(self.window.keys(np.array([slot], np.int32)))
+        if index.by_code:
+            low, high = index.locate_codes(self.window.codes[slot : slot + 1])
+        else:
+            low, high = index.locate(self.window.keys(np.array([slot], np.int32)))
         return int(low[0]), int(high[0])
 
     def _partition(self, low: int, high: int) -> tuple[int, int]:

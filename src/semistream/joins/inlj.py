@@ -36,6 +36,7 @@ from semistream.engine.rows.layout import Rows, ranges
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.joins.base import Join
+from semistream.keys import Mask
 from semistream.master.pages import PageSource
 
 
@@ -117,7 +118,7 @@ class Inlj(Policy):
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         self.source = source
         self.table = table
-        self.admission.unique = source.unique
+        self.admission.attach(source)
 
     def detach(self) -> None:
         if self._pool is not None:
@@ -174,8 +175,7 @@ class Inlj(Policy):
         if not self.table.num_pages:
             self._leave(part, misses, np.zeros(len(misses), np.bool_))
             return len(misses)
-        assert self.source.index is not None
-        low, high = self.source.index.locate(self._keys(part, misses))
+        low, high = self._locate(part, misses)
         first = int(misses[0])
         several = np.flatnonzero(low != high)
         if len(several):
@@ -186,8 +186,13 @@ class Inlj(Policy):
         served = self._join(self._pool, part, misses[: len(frames)], frames)
         return served or self._begin_long(part, first, int(low[0]), int(low[0]))
 
-    def _keys(self, part: Slice, rows: Rows) -> list[pa.Array]:
-        return self.context.binding.codec.adopt(part.keys(rows))
+    def _locate(self, part: Slice, rows: Rows) -> tuple[Any, Any]:
+        """The first and last page that can hold each of these tuples' keys."""
+        index = self.source.index
+        assert index is not None
+        if index.by_code:
+            return index.locate_codes(part.codes[rows])
+        return index.locate(self.context.binding.codec.adopt(part.keys(rows)))
 
     def _join(self, pool: BufferPool, part: Slice, tuples: Rows, frames: Any) -> int:
         """Join tuples with their frames' pages, as many as one output batch holds."""
@@ -197,10 +202,9 @@ class Inlj(Policy):
         if not served:
             return 0
         owner = np.repeat(np.arange(served), counts[:served])
-        pages = frames[owner]
-        rows = pool.rows_at(pages, ranges(low[:served], counts[:served]))
-        if not self.context.binding.codec.exact:
-            same = pool.same_keys(self._keys(part, tuples[owner]), pages, rows)
+        pages, rows = frames[owner], ranges(low[:served], counts[:served])
+        same = self._same_keys(pool, part, tuples[owner], pages, rows)
+        if same is not None:
             owner, pages, rows = owner[same], pages[same], rows[same]
         matched = np.zeros(served, np.bool_)
         matched[owner] = True
@@ -213,8 +217,16 @@ class Inlj(Policy):
 
     def _emit(self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:
         if self.context.binding.keeps_master and len(tuples):
-            stream = part.batch.take(pa.array(tuples)).columns
-            self.output.emit(stream, pool.columns.take(pages, rows))
+            stream = part.take(tuples)
+            self.output.emit(stream, pool.frames.output.take(pages, rows))
+
+    def _same_keys(
+        self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any
+    ) -> Mask | None:
+        """Which pairs have equal keys, not only equal codes; None: all."""
+        if self.context.binding.codec.exact or not len(tuples):
+            return None
+        return pool.same_keys(part.key_columns(), tuples, pages, rows)
 
     def _leave(self, part: Slice, tuples: Rows, matched: Any) -> None:
         """Count these tuples as served; emit semi-join matches and unmatched tuples."""
@@ -257,11 +269,10 @@ class Inlj(Policy):
         long.next += 1
         row = np.array([long.row])
         low, high = pool.find(frame, part.codes[row])
-        pages = np.repeat(frame, high - low)
-        rows = pool.rows_at(pages, ranges(low, high - low))
-        if not self.context.binding.codec.exact:
-            keys = self._keys(part, np.full(len(rows), long.row))
-            rows = rows[pool.same_keys(keys, pages, rows)]
+        pages, rows = np.repeat(frame, high - low), ranges(low, high - low)
+        same = self._same_keys(pool, part, np.full(len(rows), long.row), pages, rows)
+        if same is not None:
+            rows = rows[same]
         long.matched |= len(rows) > 0
         if len(rows) and self.context.binding.keeps_master:
             long.frame, long.rows = int(frame[0]), rows

@@ -68,7 +68,7 @@ class MeshJoin(Join):
     needs_order: ClassVar[bool] = False
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
-        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_pages)
+        pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_bytes)
         return plan_window_join(self, table, stream, settings, window=RingWindow, pages=pages)
 
     def policy(self, join: Join, parts: Parts) -> Policy:
@@ -76,17 +76,22 @@ class MeshJoin(Join):
 
 
 class Mesh(WindowPolicy):
-    """``group`` pages make a partition; None: as many as the disk buffer holds."""
+    """``group`` pages make a partition, or ``group_bytes``; None: what the disk buffer holds."""
 
     window_kind = RingWindow
 
-    def __init__(self, join: Any, parts: Parts, group: int | None = None) -> None:
+    def __init__(
+        self, join: Any, parts: Parts, group: int | None = None, group_bytes: int = 0
+    ) -> None:
         super().__init__(join, parts)
         self._group = group
+        self._group_bytes = group_bytes
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
-        self._partition_pages = max(1, min(self._group or plan.buffer_pages, table.num_pages))
+        group = self._group or self._group_bytes // max(1, table.max_page_bytes)
+        group = max(group, 0 if self._group else plan.buffer_pages)
+        self._partition_pages = max(1, min(group, table.num_pages))
         self._partitions = max(1, -(-table.num_pages // self._partition_pages))
         self._chunks: deque[list[int]] = deque()  # [tuples, partitions joined], oldest first
         self._open_chunk = 0  # tuples that arrived since the last iteration

@@ -97,10 +97,13 @@ class OptimisedXHybrid(Extension):
         if isinstance(front, FrequencyRecorder):
             for number in self._popularity.ranking()[self._filled :]:
                 scan = Scan(number, number)
-                scan.fill(inner.buffer.read(number, 1), self.context.binding)
-                rows, sizes, first = inner.learner.whole_keys(scan, np.arange(len(scan.codes)))
-                columns = [scan.pages[0].column(n) for n in self.context.binding.cached_columns]
-                if not front.fill(scan.codes[first], sizes, columns, rows):
+                inner.buffer.fill(scan)
+                shown = (
+                    np.arange(len(scan.codes)) if scan.valid is None else scan.valid.nonzero()[0]
+                )
+                rows, sizes, first = inner.learner.whole_keys(scan, shown)
+                columns = scan.take(rows, self.context.binding.cached_columns)
+                if not front.fill(scan.codes[first], sizes, columns, np.arange(len(rows))):
                     break
                 self._filled += 1
         self._popularity.done()

@@ -43,6 +43,7 @@ import pyarrow as pa
 from semistream.engine.disk_buffer import Scan
 from semistream.engine.extension import Extension
 from semistream.engine.page_popularity import PagePopularity, hot_key_columns
+from semistream.engine.page_rows import BatchRows
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.settings import Settings
@@ -98,6 +99,7 @@ class XHybrid(Extension):
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
         self._pinned: list[pa.RecordBatch] = []
+        self._pinned_rows: BatchRows | None = None  # the same, with their codes
         self._pinned_numbers: set[int] = set()
         self._scan: Scan | None = None  # of the pinned pages
         self._swappable_next = False  # the pinned pages were probed in this iteration
@@ -126,7 +128,9 @@ class XHybrid(Extension):
         if self._pinned:
             self.context.iteration_begins()
             self._scan = Scan(0, -1)
-            self._scan.fill(list(self._pinned), self.context.binding)
+            if self._pinned_rows is None:
+                self._pinned_rows = BatchRows(self._pinned, self.context.binding)
+            self._scan.fill(self._pinned_rows)
         else:
             self.inner.begin()
 
@@ -138,13 +142,22 @@ class XHybrid(Extension):
         room = self._pinned_bytes - sum(page.nbytes for page in self._pinned)
         for number in self._popularity.ranking()[len(self._pinned) :]:
             page = self.inner.buffer.read(number, 1)[0]
-            copy = page.take(pa.array(np.arange(page.num_rows)))
+            copy = page.take(pa.array(self._visible_rows(number, page)))
             if copy.nbytes > room:
                 break
             room -= copy.nbytes
             self._pinned.append(copy)
+            self._pinned_rows = None
             self._pinned_numbers.add(number)
         self._popularity.done()
+
+    def _visible_rows(self, number: int, page: pa.RecordBatch) -> Any:
+        """Rows that no delta has replaced or deleted."""
+        index, rows = self.inner.source.index, np.arange(page.num_rows)
+        assert index is not None
+        codes, _ = self.context.binding.master_codes(page)
+        shown = index.visible(number, codes, rows[-1:] + 1)
+        return rows if shown is None else rows[shown]
 
     def resume(self) -> None:
         if self._scan is not None:

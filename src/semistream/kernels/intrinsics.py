@@ -95,8 +95,14 @@ def _loader(bits, kind):
     return load
 
 
+load_int8 = _loader(8, types.int8)
+load_uint8 = _loader(8, types.uint8)
+load_int16 = _loader(16, types.int16)
+load_uint16 = _loader(16, types.uint16)
 load_int32 = _loader(32, types.int32)
+load_uint32 = _loader(32, types.uint32)
 load_int64 = _loader(64, types.int64)
+load_uint64 = _loader(64, types.uint64)
 
 
 @intrinsic
@@ -137,5 +143,6 @@ def _storer(bits, kind):
     return store
 
 
+store_uint8 = _storer(8, types.uint8)
 store_int32 = _storer(32, types.int32)
 store_int64 = _storer(64, types.int64)

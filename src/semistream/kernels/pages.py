@@ -1,103 +1,154 @@
-"""Gathers rows from many Arrow pages in one call, by the addresses of the pages' buffers."""
+"""Gathers rows from many Arrow pages in one call, by the addresses of the pages' buffers.
 
+A column is one or more *nodes*: itself, the fields of a struct, the items of a list.
+``column_forms`` has their forms, and the rows of the arrays ``pages`` and ``out``.
+"""
+
+from semistream.kernels.arrow_buffers import (
+    is_large,
+    load_bit,
+    load_offset,
+    store_bit,
+    store_offset,
+)
+from semistream.kernels.column_forms import (
+    BITS,
+    CONTENT,
+    CORRUPT,
+    DONE,
+    EMPTY,
+    LIST,
+    NO_BITMAP,
+    OUT_BITMAP,
+    OUT_CONTENT,
+    OUT_END,
+    OUT_NULLS,
+    OUT_ROOM,
+    OUT_VALUES,
+    SIZE,
+    VALIDITY,
+    VALUES,
+)
 from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
-    copy_from,
     copy_raw,
     load_int32,
     load_int64,
+    load_uint8,
     store_int32,
     store_int64,
+    store_uint8,
 )
 
 
 @compiled
-def gather_fixed(addresses, pages, rows, width, out):
-    """Gather values of ``width`` bytes: row ``rows[i]`` of page ``pages[i]``, for every i."""
-    if width == 8:
-        for i in range(len(rows)):
-            copy_from(out, i * 8, addresses[pages[i]] + rows[i] * 8, 8)
-    elif width == 4:
-        for i in range(len(rows)):
-            copy_from(out, i * 4, addresses[pages[i]] + rows[i] * 4, 4)
+def has_nulls(validity, places):
+    """Whether a page may have nulls: one of ``places``, or any if there are fewer pages."""
+    found = False
+    if len(places) < len(validity):
+        for i in range(len(places)):
+            found |= validity[places[i]] != 0
     else:
-        for i in range(len(rows)):
-            copy_from(out, i * width, addresses[pages[i]] + rows[i] * width, width)
-
-
-@compiled(inline=True)
-def _offset(address, row, large):
-    if large:
-        return load_int64(address + row * 8)
-    return int(load_int32(address + row * 4))
+        for place in range(len(validity)):
+            found |= validity[place] != 0
+    return found
 
 
 @compiled
-def measure_text(starts, sizes, pages, rows, large, offsets, total):
-    """Write the offsets of the gathered texts, from ``total`` on; returns the last.
+def append(pages, forms, first, stop, places, rows, at, out):
+    """Append row ``rows[i]`` of page ``places[i]`` to nodes ``first`` to ``stop - 1``, for all i.
 
-    ``sizes`` are the bytes of the pages' contents. Returns -1 if a text is outside them.
+    The rows come to the output buffers from row ``at`` on. Returns DONE; or CORRUPT if a text or
+    list is outside its page; or a node that lacks a bitmap (its OUT_END is NO_BITMAP) or room (its
+    OUT_END is the room needed). Then call it again from this node on.
     """
-    offsets[0] = total
+    for n in range(first, stop):
+        form, starts, target = forms[n], pages[VALUES, n], out[OUT_VALUES, n]
+        if has_nulls(pages[VALIDITY, n], places):
+            if out[OUT_BITMAP, n] == 0:
+                out[OUT_END, n] = NO_BITMAP
+                return n
+            if _append_validity(pages[VALIDITY, n], places, rows, at, out[OUT_BITMAP, n]):
+                out[OUT_NULLS, n] = 1
+        if form == 8:
+            for i in range(len(rows)):
+                value = load_int64(starts[places[i]] + rows[i] * 8)
+                store_int64(target + (at + i) * 8, value)
+        elif form == 4:
+            for i in range(len(rows)):
+                value = load_int32(starts[places[i]] + rows[i] * 4)
+                store_int32(target + (at + i) * 4, value)
+        elif form == 1:
+            for i in range(len(rows)):
+                store_uint8(target + at + i, load_uint8(starts[places[i]] + rows[i]))
+        elif form > 0:
+            for i in range(len(rows)):
+                copy_raw(target + (at + i) * form, starts[places[i]] + rows[i] * form, form)
+        elif form == BITS:
+            for i in range(len(rows)):
+                store_bit(target, at + i, load_bit(starts[places[i]] + rows[i]))
+        elif form != EMPTY:
+            sizes, large = pages[SIZE, n], is_large(form)
+            room, begin_at = out[OUT_ROOM, n], load_offset(target, at, large)
+            if form <= LIST:
+                end = _append_lists(starts, sizes, large, places, rows, at, target, begin_at)
+            else:
+                end = _append_texts(
+                    starts, pages[CONTENT, n], sizes, large, places, rows, at, target, begin_at,
+                    out[OUT_CONTENT, n], room,
+                )  # fmt: skip
+            if end < 0:
+                return CORRUPT
+            out[OUT_END, n] = end
+            if end > room:
+                return n
+    return DONE
+
+
+@compiled
+def _append_validity(validity, places, rows, at, bitmap):
+    """Write the validity bits of these rows; returns whether one is null."""
+    found = False
     for i in range(len(rows)):
-        address, row = starts[pages[i]], rows[i]
-        begin, end = _offset(address, row, large), _offset(address, row + 1, large)
-        if begin < 0 or end < begin or end > sizes[pages[i]]:
+        position = validity[places[i]]
+        bit = 1
+        if position != 0:
+            bit = load_bit(position + rows[i])
+        if bit == 0:
+            found = True
+        store_bit(bitmap, at + i, bit)
+    return found
+
+
+@compiled
+def _append_texts(starts, contents, sizes, large, places, rows, at, target, end, content, room):
+    """Append texts from byte ``end`` on, as far as there is room; returns the new end, or -1."""
+    for i in range(len(rows)):
+        start = starts[places[i]]
+        begin = load_offset(start, rows[i], large)
+        stop = load_offset(start, rows[i] + 1, large)
+        if begin < 0 or stop < begin or stop > sizes[places[i]]:
             return -1
-        total += end - begin
-        offsets[i + 1] = total
-    return total
+        length = stop - begin
+        if end + length <= room:
+            copy_raw(content + end, contents[places[i]] + begin, length)
+        end += length
+        store_offset(target, at + i + 1, large, end)
+    return end
 
 
 @compiled
-def gather_text(starts, contents, pages, rows, large, offsets, out):
+def _append_lists(starts, sizes, large, places, rows, at, target, end):
+    """The same for the offsets of lists, whose items are appended later."""
     for i in range(len(rows)):
-        page = pages[i]
-        begin = contents[page] + _offset(starts[page], rows[i], large)
-        copy_from(out, offsets[i], begin, offsets[i + 1] - offsets[i])
-
-
-@compiled
-def append(values, texts, sizes, widths, places, rows, at, out, contents, used, room):
-    """Append rows of all columns to the buffers at addresses ``out``, from row ``at`` on.
-
-    ``widths[c]`` is the bytes of a fixed value, or -4 or -8 for a text with offsets of that size;
-    ``used[c]`` of ``room[c]`` bytes of its content are used, and ``sizes[c]`` are the bytes of
-    the pages' contents. Returns -1, or the first column whose content lacks room: then call it
-    again with more room. Returns -2 if a text is outside its page.
-    """
-    for c in range(len(widths)):
-        width = widths[c]
-        if width == 8:
-            for i in range(len(rows)):
-                value = load_int64(values[c, places[i]] + rows[i] * 8)
-                store_int64(out[c] + (at + i) * 8, value)
-        elif width == 4:
-            for i in range(len(rows)):
-                value = load_int32(values[c, places[i]] + rows[i] * 4)
-                store_int32(out[c] + (at + i) * 4, value)
-        elif width > 0:
-            for i in range(len(rows)):
-                copy_raw(out[c] + (at + i) * width, values[c, places[i]] + rows[i] * width, width)
-        else:
-            large = width == -8
-            end = used[c]
-            for i in range(len(rows)):
-                start = values[c, places[i]]
-                begin = _offset(start, rows[i], large)
-                length = _offset(start, rows[i] + 1, large) - begin
-                if begin < 0 or length < 0 or begin + length > sizes[c, places[i]]:
-                    return -2
-                if end + length > room[c]:
-                    return c
-                copy_raw(contents[c] + end, texts[c, places[i]] + begin, length)
-                end += length
-                if large:
-                    store_int64(out[c] + (at + i + 1) * 8, end)
-                else:
-                    store_int32(out[c] + (at + i + 1) * 4, end)
-            used[c] = end
-    return -1
+        start = starts[places[i]]
+        begin = load_offset(start, rows[i], large)
+        stop = load_offset(start, rows[i] + 1, large)
+        if begin < 0 or stop < begin or stop > sizes[places[i]]:
+            return -1
+        end += stop - begin
+        store_offset(target, at + i + 1, large, end)
+    return end
 
 
 @compiled
@@ -116,3 +167,34 @@ def find(addresses, sizes, pages, codes, low, high):
         while begin < sizes[pages[i]] and load_int64(address + begin * 8) == code:
             begin += 1
         high[i] = begin
+
+
+@compiled
+def visible(first_page, codes, ends, base_pages, changed, low, high, shown):
+    """Mark the rows of adjacent pages that are visible: those of a changed code in the pages that
+    have it, all others in the base. Codes ascend within a page, and ``changed`` ascends."""
+    row, count = 0, len(changed)
+    for page in range(len(ends)):
+        number = first_page + page
+        at = 0
+        while row < ends[page]:
+            code = codes[row]
+            step = 1
+            begin = at
+            while at < count and changed[at] < code:  # gallop, then bisect
+                begin = at + 1
+                at += step
+                step <<= 1
+            stop = min(at, count)
+            while begin < stop:
+                middle = (begin + stop) >> 1
+                if changed[middle] < code:
+                    begin = middle + 1
+                else:
+                    stop = middle
+            at = begin
+            if at < count and changed[at] == code:
+                shown[row] = low[at] <= number <= high[at]
+            else:
+                shown[row] = number < base_pages
+            row += 1

@@ -5,16 +5,19 @@ allocation order, so one pass compacts the heap in place, without sorting. Posit
 units; -1 is a null.
 """
 
+from semistream.kernels.arrow_buffers import load_bit, load_offset, store_bit
 from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
     copy_bytes,
     copy_raw,
     load_int32,
     load_int64,
+    load_uint8,
     prefetch,
     prefetch_at,
     store_int32,
     store_int64,
+    store_uint8,
 )
 
 _UNIT = 8
@@ -32,27 +35,61 @@ def _copy_value(target, source, width):
 
 
 @compiled
-def put_fixed(sources, widths, places, rows, slots, records, size):
+def put_fixed(sources, validity, forms, places, rows, slots, records, size, mask, masks):
     """Copy row ``rows[i]`` of all columns to the record of ``slots[i]``, for every i.
 
-    Column ``c`` has its values at address ``sources[c]``, and ``places[c]`` within the records,
-    which have ``size`` bytes each and begin at ``records``.
+    Column ``c`` has its values at address ``sources[c]`` (bits, whose form is not positive: at this
+    position), and its validity from position ``validity[c]`` on (0: no nulls). Its place within
+    the records, which have ``size`` bytes each and begin at ``records``, is ``places[c]``; its
+    validity is bit ``c`` of the ``masks`` bytes from ``mask`` on (0: none are written).
     """
     for i in range(len(rows)):
         record = records + slots[i] * size
-        for c in range(len(widths)):
-            _copy_value(record + places[c], sources[c] + rows[i] * widths[c], widths[c])
+        for c in range(len(forms)):
+            target, source, form = record + places[c], sources[c], forms[c]
+            if form == 8:
+                store_int64(target, load_int64(source + rows[i] * 8))
+            elif form == 4:
+                store_int32(target, load_int32(source + rows[i] * 4))
+            elif form > 0:
+                copy_raw(target, source + rows[i] * form, form)
+            else:
+                store_uint8(target, load_bit(source + rows[i]))
+        for m in range(masks):
+            bits = 255
+            for c in range(8 * m, min(8 * m + 8, len(forms))):
+                if validity[c] != 0 and load_bit(validity[c] + rows[i]) == 0:
+                    bits &= ~(1 << (c & 7))
+            store_uint8(record + mask + m, bits)
 
 
 @compiled
-def take_fixed(targets, widths, places, slots, records, size):
-    """Copy the records of ``slots`` to columns at the addresses ``targets``."""
+def take_fixed(targets, bitmaps, forms, places, numbers, slots, records, size, mask, nulls):
+    """Copy the records of ``slots`` to columns at the addresses ``targets``.
+
+    Validity goes to ``bitmaps`` (0, or no bitmaps at all: not wanted), from bit ``numbers[c]`` of
+    the bytes at ``mask``. ``nulls[c]`` becomes True if column ``c`` has a null.
+    """
     for i in range(len(slots)):
         if i + _AHEAD < len(slots):
             prefetch_at(records + slots[i + _AHEAD] * size)
         record = records + slots[i] * size
-        for c in range(len(widths)):
-            _copy_value(targets[c] + i * widths[c], record + places[c], widths[c])
+        for c in range(len(forms)):
+            target, source, form = targets[c], record + places[c], forms[c]
+            if form == 8:
+                store_int64(target + i * 8, load_int64(source))
+            elif form == 4:
+                store_int32(target + i * 4, load_int32(source))
+            elif form > 0:
+                copy_raw(target + i * form, source, form)
+            else:
+                store_bit(target, i, int(load_uint8(source)))
+        for c in range(len(bitmaps)):
+            if bitmaps[c] != 0:
+                bit = load_bit((record + mask) * 8 + numbers[c])
+                store_bit(bitmaps[c], i, bit)
+                if bit == 0:
+                    nulls[c] = True
 
 
 @compiled
@@ -65,27 +102,35 @@ def pick(targets, sources, widths, rows):
 
 
 @compiled
-def units_needed(offsets, size, valid, rows):
-    """Heap units that these values of a column with ``size`` bytes of content take.
+def fitting(starts, sizes, validity, large, rows, room):
+    """How many of these rows, from the first on, fit into ``room`` heap units, and their units.
 
-    Returns -1 if a value is outside the content.
+    Text column ``c`` has its offsets at ``starts[c]``, ``sizes[c]`` bytes of content, and the bits
+    of its validity from position ``validity[c]`` on (0: no nulls). The number is -1 if a value is
+    outside its content.
     """
     total = 0
     for i in range(len(rows)):
-        row = rows[i]
-        if len(valid) == 0 or valid[row]:
-            if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > size:
-                return -1
-            total += 1 + (offsets[row + 1] - offsets[row] + _UNIT - 1) // _UNIT
-    return total
+        row, needed = rows[i], 0
+        for c in range(len(starts)):
+            if validity[c] == 0 or load_bit(validity[c] + row) != 0:
+                begin = load_offset(starts[c], row, large[c])
+                end = load_offset(starts[c], row + 1, large[c])
+                if begin < 0 or end < begin or end > sizes[c]:
+                    return -1, total
+                needed += 1 + (end - begin + _UNIT - 1) // _UNIT
+        if total + needed > room:
+            return i, total
+        total += needed
+    return len(rows), total
 
 
 @compiled
-def put(offsets, data, valid, rows, slots, column, columns, heap, headers, positions, top):
+def put(offsets, data, validity, rows, slots, column, columns, heap, headers, positions, top):
     """Append values ``rows`` of a column to the heap for ``slots``; returns the new top."""
     for i in range(len(rows)):
         row, slot = rows[i], slots[i]
-        if len(valid) != 0 and not valid[row]:
+        if validity != 0 and load_bit(validity + row) == 0:
             positions[slot, column] = -1
             continue
         start, length = offsets[row], offsets[row + 1] - offsets[row]

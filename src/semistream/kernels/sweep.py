@@ -16,6 +16,7 @@ from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefet
 from semistream.kernels.states import MATCHED, WAITING
 
 _AHEAD = 12  # tuples to prefetch ahead
+_MOST_ROWS = 16  # of a key that is offered to a front stage
 
 
 @compiled(inline=True)
@@ -97,26 +98,51 @@ def place(
     return len(rows), free_count
 
 
-@compiled
-def collect(stretch, size, head, fill, next_chunk):
-    """Empty a stretch's list; returns the slots and the chunks of its tuples."""
-    count = 0
-    chunk = head[stretch]
+@compiled(inline=True)
+def _waiting(stretch, size, head, fill, next_chunk):
+    """(tuples, chunks) in the list of a stretch."""
+    chunks, chunk = 0, head[stretch]
     while chunk >= 0:
-        count += 1
+        chunks += 1
         chunk = next_chunk[chunk]
-    chunks = np.empty(count, np.int32)
-    slots = np.empty(max(0, count - 1) * size + (fill[stretch] if count else 0), np.int32)
-    chunk, used, found = head[stretch], fill[stretch], 0
-    for i in range(count):
-        chunks[i] = chunk
-        for place in range(used):
-            slots[found] = chunk * size + place
-            found += 1
-        used = size
-        chunk = next_chunk[chunk]
-    head[stretch], fill[stretch] = -1, size
-    return slots, chunks
+    return (chunks - 1) * size + fill[stretch] if chunks else 0, chunks
+
+
+@compiled
+def collect(begin, end, most, first_page, size, head, fill, next_chunk):
+    """Empty the lists of the next stretches from ``begin`` on, before ``end``, whose tuples need at
+    most ``most`` pages together; at least the first one that has tuples.
+
+    Returns (slots, their chunks, the stretch after the last one that had tuples: whoever comes
+    for a later one is not behind the sweep).
+    """
+    tuples, chunks, pages, stretch, stop = 0, 0, 0, begin, begin
+    while stretch < end:
+        waiting, linked = _waiting(stretch, size, head, fill, next_chunk)
+        needed = min(waiting, first_page[stretch + 1] - first_page[stretch])
+        if tuples and pages + needed > most:
+            break
+        tuples += waiting
+        chunks += linked
+        pages += needed
+        stretch += 1
+        if waiting:
+            stop = stretch
+    slots = np.empty(tuples, np.int32)
+    freed = np.empty(chunks, np.int32)
+    found, emptied = 0, 0
+    for s in range(begin, stop):
+        chunk, used = head[s], fill[s]
+        while chunk >= 0:
+            freed[emptied] = chunk
+            emptied += 1
+            for at in range(used):
+                slots[found] = chunk * size + at
+                found += 1
+            used = size
+            chunk = next_chunk[chunk]
+        head[s], fill[s] = -1, size
+    return slots, freed, stop
 
 
 @compiled
@@ -132,133 +158,135 @@ def next_needed(begin, head):
 
 
 @compiled
-def match(page_codes, slots, cursor, once, codes, state, rows, pairs):
-    """Pair tuples with the page rows of the same code, as many as fit into ``rows``.
+def needed_pages(codes, slots, firsts, continues, low, high, gap, pages, places):
+    """The pages from ``low`` to ``high`` that can hold the codes of these tuples, which ascend;
+    and up to ``gap`` pages between two of them, so that one request can read both.
 
-    Both ``page_codes`` and the tuples' codes are sorted. ``cursor`` (tuple, row or -1) is
-    where to resume. Matched tuples are marked. Returns the pairs written.
+    Writes the pages in order, and the place in ``pages`` of the first one that can hold each
+    tuple's code. Returns the number of pages.
     """
-    found, end = 0, len(page_codes)
-    i, resume = cursor[0], cursor[1]
-    low = 0
-    base, slope = _line(page_codes)
-    while i < len(slots) and end:
-        slot = slots[i]
-        if not once or state[slot] == WAITING:
-            code = codes[slot]
-            row = resume
-            if row < 0:
-                guess = min(max(int((float(code) - base) * slope), low), end - 1)
-                low = row = _first_row(page_codes, code, low, guess)
-                low = min(low, end - 1)
-            while row < end and page_codes[row] == code:
-                if found == len(rows):
-                    cursor[0], cursor[1] = i, row
-                    return found
-                rows[found], pairs[found] = row, slot
-                found += 1
-                state[slot] = MATCHED
-                if once:
-                    break
-                row += 1
-        resume = -1
-        i += 1
-    cursor[0], cursor[1] = len(slots), -1
-    return found
+    count, page = 0, low
+    base, slope = _line(firsts[low : high + 1])
+    for i in range(len(slots)):
+        code = codes[slots[i]]
+        if page < high and firsts[page + 1] <= code:
+            guess = low + min(max(int((float(code) - base) * slope), page - low), high - low)
+            reached = _first_row(firsts[: high + 1], code, page, guess)
+            if reached > high or firsts[reached] != code or continues[reached - 1]:
+                reached -= 1
+            page = max(reached, page)
+        first = page
+        if count == 0 or pages[count - 1] < first:
+            if count and first - pages[count - 1] <= gap + 1:
+                for between in range(pages[count - 1] + 1, first):
+                    pages[count] = between
+                    count += 1
+            pages[count] = first
+            count += 1
+        place = count - 1
+        while pages[place] != first:
+            place -= 1
+        places[i] = place
+        while page < high and continues[page] and firsts[page + 1] <= code:
+            page += 1
+            if pages[count - 1] < page:
+                pages[count] = page
+                count += 1
+        page = first
+    return count
 
 
 @compiled
-def match_hashes(page_codes, order, slots, cursor, once, codes, state, rows, pairs):
-    """The same for codes that are hashes: ``page_codes[order]`` is sorted, the tuples are not.
+def match(
+    pages, keys, sizes, slots, places, cursor, once, mark, codes, state,
+    out_places, out_rows, out_slots,
+):  # fmt: skip
+    """Pair tuples with the page rows of the same code, as many as fit into the output.
 
-    Equal codes do not imply equal keys, so nothing is marked here.
-    """
-    found, end = 0, len(page_codes)
-    i, resume = cursor[0], cursor[1]
-    while i < len(slots):
-        slot = slots[i]
-        code = codes[slot]
-        at = resume
-        if once and state[slot] != WAITING:
-            at = end
-        elif at < 0:
-            at, stop = 0, end
-            while at < stop:
-                middle = (at + stop) >> 1
-                if page_codes[order[middle]] < code:
-                    at = middle + 1
-                else:
-                    stop = middle
-        while at < end and page_codes[order[at]] == code:
-            if found == len(rows):
-                cursor[0], cursor[1] = i, at
-                return found
-            rows[found], pairs[found] = order[at], slot
-            found += 1
-            at += 1
-        resume = -1
-        i += 1
-    cursor[0], cursor[1] = i, -1
-    return found
-
-
-@compiled
-def match_mapped(keys, sizes, slots, cursor, once, codes, state, places, rows, pairs):
-    """:func:`match` for pages given by address: page ``i`` has ``sizes[i]`` sorted codes at
-    ``keys[i]``, each code in one page only. ``places`` receives the page of each pair.
+    Page ``pages[p]`` has ``sizes[p]`` sorted codes at address ``keys[p]``; ``places[i]`` is the
+    first page that can hold the code of tuple ``slots[i]``, and equal codes may go on in the next
+    page. ``cursor`` (tuple, place, row or -1) is where to resume. With ``mark``, matched tuples
+    are marked. Returns the pairs written.
     """
     found = 0
-    i, resume, place = cursor[0], cursor[1], cursor[2]
-    opened = -1
-    low, slope, base = 0, 0.0, 0.0
+    i, resume_place, resume_row = cursor[0], cursor[1], cursor[2]
+    opened, low, base, slope = -1, 0, 0.0, 0.0
     page_codes = carray(address_as_pointer(keys[0]), sizes[0])
     while i < len(slots):
         slot = slots[i]
         code = codes[slot]
         if i + _AHEAD < len(slots):
             guess = int((float(codes[slots[i + _AHEAD]]) - base) * slope)
-            prefetch_at(keys[place] + 8 * guess)
-        while place + 1 < len(keys) and load_int64(keys[place + 1]) <= code:
-            place += 1
-        if opened != place:
-            opened, low = place, 0
-            page_codes = carray(address_as_pointer(keys[place]), sizes[place])
-            base, slope = _line(page_codes)
+            prefetch_at(keys[places[i + _AHEAD]] + 8 * guess)
         if not once or state[slot] == WAITING:
-            end = len(page_codes)
-            row = resume
+            place, row = resume_place, resume_row
             if row < 0:
-                guess = min(max(int((float(code) - base) * slope), low), end - 1)
-                row = _first_row(page_codes, code, low, guess)
-                low = min(row, end - 1)
-            while row < end and page_codes[row] == code:
-                if found == len(rows):
-                    cursor[0], cursor[1], cursor[2] = i, row, place
-                    return found
-                places[found], rows[found], pairs[found] = place, row, slot
-                found += 1
-                state[slot] = MATCHED
-                if once:
+                place = places[i]
+            if opened != place:
+                opened, low = place, 0
+                page_codes = carray(address_as_pointer(keys[place]), sizes[place])
+                base, slope = _line(page_codes)
+            if row < 0:
+                end = len(page_codes)
+                row = end
+                if end:
+                    guess = min(max(int((float(code) - base) * slope), low), end - 1)
+                    row = _first_row(page_codes, code, low, guess)
+                    low = min(row, end - 1)
+            done = False
+            while not done:
+                if row == len(page_codes):  # equal codes may go on in the next page
+                    if (
+                        place + 1 == len(pages)
+                        or pages[place + 1] != pages[place] + 1
+                        or sizes[place + 1] == 0
+                        or load_int64(keys[place + 1]) != code
+                    ):
+                        break
+                    place += 1
+                    row = 0
+                    opened, low = place, 0
+                    page_codes = carray(address_as_pointer(keys[place]), sizes[place])
+                    base, slope = _line(page_codes)
+                if page_codes[row] != code:
                     break
+                if found == len(out_rows):
+                    cursor[0], cursor[1], cursor[2] = i, place, row
+                    return found
+                out_places[found], out_rows[found], out_slots[found] = place, row, slot
+                found += 1
+                if mark:
+                    state[slot] = MATCHED
+                    done = once
                 row += 1
-        resume = -1
+        resume_row = -1
         i += 1
-    cursor[0], cursor[1], cursor[2] = i, -1, place
+    cursor[0], cursor[1], cursor[2] = i, 0, -1
     return found
 
 
 @compiled
-def frequent(places, rows, pairs, codes, sketch, least):
-    """Of pairs that are grouped by page row: the first pair and the worth of every row whose worth,
-    by the front stage's sketch, is at least ``least``."""
+def hot_keys(places, rows, pairs, codes, sketch, least):
+    """Of pairs that are grouped by key, and within it by tuple: for each key whose worth by the
+    front stage's sketch reaches ``least`` the number of its first pair, its rows and its worth.
+
+    A key with more than sixteen rows is left out, and so is one whose last tuple lacks pairs.
+    """
     first = np.empty(len(rows), np.int64)
+    counts = np.empty(len(rows), np.int64)
     worth = np.empty(len(rows), np.int64)
     found, begin = 0, 0
     for i in range(1, len(rows) + 1):
-        if i == len(rows) or rows[i] != rows[begin] or places[i] != places[begin]:
-            value = add_to_sketch(codes[pairs[begin]], i - begin, sketch)
-            if value >= least:
-                first[found], worth[found] = begin, value
-                found += 1
-            begin = i
-    return first[:found], worth[:found]
+        if i < len(rows) and codes[pairs[i]] == codes[pairs[begin]]:
+            continue
+        per_tuple = 1
+        while begin + per_tuple < i and pairs[begin + per_tuple] == pairs[begin]:
+            per_tuple += 1
+        tuples = (i - begin) // per_tuple
+        value = add_to_sketch(codes[pairs[begin]], tuples, sketch)
+        whole = tuples * per_tuple == i - begin and per_tuple <= _MOST_ROWS
+        if whole and value >= least:
+            first[found], counts[found], worth[found] = begin, per_tuple, value
+            found += 1
+        begin = i
+    return first[:found], counts[:found], worth[:found]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from semistream.errors import ConfigError, MasterTableError, SchemaError
+from semistream.keys import Codes
 from semistream.master import manifest as manifests
-from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.codes import KeyCodes
+from semistream.master.manifest import Manifest
 from semistream.master.progress import Progress, Report, reporting
 from semistream.master.segment import SegmentWriter
 from semistream.master.sort import ExternalSort
@@ -46,10 +46,18 @@ def build(
     with _tidy(store), Workspace(store) as workspace, reporting(progress) as report:
         with contextlib.suppress(MasterTableError):  # the old version may be damaged
             remove_orphans(store)
-        segment, rows_without_key = write_sorted(
-            source, schema, key, "base", store, workspace, page_size, sort_bytes,
-            "refuse" if unique else "keep", report,
-        )  # fmt: skip
+        sort, rows_without_key = sort_by_code(
+            source, KeyCodes(schema, key), workspace, sort_bytes, report
+        )
+        written = 0
+        with SegmentWriter(
+            store, workspace.token, "base", schema, key, page_size, "refuse" if unique else "keep"
+        ) as writer:
+            for batch in sort.sorted():
+                writer.write(batch)
+                written += batch.num_rows
+                report("write", written, sort.rows)
+        segment = writer.info
         manifest = Manifest(
             version=1 if parent is None else parent + 1,
             parent=parent,
@@ -63,42 +71,37 @@ def build(
             rows_without_key=rows_without_key,
             segments=(segment,),
         )
-        publish(store, workspace, manifest, [segment])
+        publish(store, workspace, manifest, segment.files)
     return manifest.version
 
 
-def write_sorted(
+def sort_by_code(
     source: Source,
-    schema: pa.Schema,
-    key: Sequence[str],
-    kind: str,
-    store: LocalStore,
+    codes: KeyCodes,
     workspace: Workspace,
-    page_bytes: int,
     memory: int,
-    duplicates: str,
-    report: Report,
-) -> tuple[SegmentInfo, int]:
-    """Sort a source into one new segment. Also returns the number of rows with a null key."""
-    sort = ExternalSort(schema, key, memory, workspace.folder)
+    report: Report = lambda stage, done, total: None,
+    note: Callable[[Codes], object] = lambda codes: None,
+) -> tuple[ExternalSort, int]:
+    """Rows of a source, ready to be sorted. Also returns the number of rows with a null key.
+
+    ``note`` is called with the codes of each batch.
+    """
+    sort = ExternalSort(codes.schema, codes.column, memory, workspace.folder)
     seen = 0
     for batch in source.batches(sort.run_bytes // 8):
         seen += batch.num_rows
-        sort.add(drop_null_keys(to_storage(batch, schema), key))
+        rows = codes.add(drop_null_keys(to_storage(batch, codes.rows_schema), codes.key))
+        note(codes.stored(rows))
+        sort.add(rows)
         report("sort", seen, source.num_rows)
-    written = 0
-    with SegmentWriter(store, workspace.token, kind, schema, key, page_bytes, duplicates) as writer:
-        for batch in sort.sorted():
-            writer.write(batch)
-            written += batch.num_rows
-            report("write", written, sort.rows)
-    return writer.info, seen - sort.rows
+    return sort, seen - sort.rows
 
 
 def publish(
-    store: LocalStore, workspace: Workspace, manifest: Manifest, written: Sequence[SegmentInfo]
+    store: LocalStore, workspace: Workspace, manifest: Manifest, written: Sequence[str]
 ) -> None:
-    """Publish the version; if another writer published first, clean up and raise.
+    """Publish the version; if another writer published first, delete what was written, and raise.
 
     The hard link decides the race. Nothing that was ever visible is deleted, because other versions
     may be based on it. No version number is used twice: vacuum removes the scratch manifest of a
@@ -133,23 +136,19 @@ def publish(
     )
 
 
-def remove_unpublished(
-    store: LocalStore, manifest: Manifest, written: Sequence[SegmentInfo]
-) -> None:
-    """Delete new segments that no version lists. Their names are unique, so a version that lists
+def remove_unpublished(store: LocalStore, manifest: Manifest, written: Sequence[str]) -> None:
+    """Delete new files that no version lists. Their names are unique, so a version that lists
     one is this version or based on it."""
-    names = {info.name for info in written}
     for version in manifests.list_versions(store):
         if version >= manifest.version:
             try:
                 found = manifests.read_manifest(store, version)
             except MasterTableError:  # damaged or just vacuumed: leave the files to a vacuum
                 return
-            if not names.isdisjoint(info.name for info in found.segments):
+            if not found.files.isdisjoint(written):
                 return
-    for info in written:
-        store.delete(info.file)
-        store.delete(info.index_file)
+    for file in written:
+        store.delete(file)
 
 
 def _key_names(key: Any) -> tuple[str, ...]:

@@ -1,6 +1,10 @@
-"""Upsert, delete, compact: publish the next version as a small segment on top of this one.
+"""Upsert, delete, compact: publish the next version as a small segment beside this one's.
 
-Every change writes its segment first and publishes a manifest last. A change is based on the
+A change is a *delta*: its rows, and the list of all codes that it changed. It hides the rows that
+older segments have with these codes. So that deltas stay few, a change folds in the deltas before
+it that are at most twice as large (:func:`_foldable`).
+
+Every change writes its files first and publishes a manifest last. A change is based on the
 version that it is called on; if that is no longer the newest, it raises and leaves nothing behind.
 """
 
@@ -14,13 +18,16 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import MasterTableError
+from semistream.keys import Codes
 from semistream.master import manifest as manifests
-from semistream.master.build import publish, write_sorted
-from semistream.master.index import single
+from semistream.master.build import publish, sort_by_code
+from semistream.master.change import Change
+from semistream.master.changed import ChangedCodes, contains, united
+from semistream.master.codes import KeyCodes
+from semistream.master.compact_hint import suggest_compact
 from semistream.master.key_values import key_table
-from semistream.master.manifest import Manifest, SegmentInfo
-from semistream.master.merge import contains
-from semistream.master.reader import OpenSegment, PlainReader, open_segment
+from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo
+from semistream.master.merge import merge_by_code
 from semistream.master.segment import SegmentWriter
 from semistream.master.source import open_source
 from semistream.master.storage_types import storage_schema, to_storage
@@ -30,20 +37,23 @@ from semistream.memory import parse_size
 if TYPE_CHECKING:
     from semistream.master.table import MasterTable
 
+_NO_CODES = np.zeros(0, np.int64)
+
 
 def upsert(table: MasterTable, data: Any, memory: int | str) -> int:
     """Publish a version with these rows. Returns its number."""
     source = open_source(data)
     _check_columns(table, source.schema)
     duplicates = "refuse" if table.unique else "keep"
-    return _apply(table, source, table.schema, "upsert", parse_size(memory), duplicates)
+    return _publish_delta(table, source, table.schema, "upsert", parse_size(memory), duplicates)
 
 
 def delete(table: MasterTable, keys: Any) -> int:
     """Publish a version without these keys. Returns its number."""
     rows = key_table(table, keys)
-    source = open_source(rows)
-    return _apply(table, source, rows.schema, "delete", parse_size("512MB"), "drop")
+    return _publish_delta(
+        table, open_source(rows), rows.schema, "delete", parse_size("512MB"), "keep"
+    )
 
 
 def compact(table: MasterTable) -> int:
@@ -56,81 +66,148 @@ def compact(table: MasterTable) -> int:
         with SegmentWriter(
             table.store, workspace.token, "base", table.schema, table.key, manifest.page_bytes
         ) as writer:
-            for batch in table.batches():
+            for batch in table.coded_batches():
                 # Copy: the page is in the reader's buffer, and the writer keeps a reference.
-                writer.write(pa.ipc.read_record_batch(batch.serialize(), table.schema))
+                writer.write(pa.ipc.read_record_batch(batch.serialize(), batch.schema))
         segments = (writer.info,)
         if writer.info.rows != table.num_rows:
             raise MasterTableError(
                 f"version {table.version} of {table.path} should have {table.num_rows} rows but "
                 f"has {writer.info.rows}; run `semistream master verify {table.path}`"
             )
-        child = _child(manifest, "compact", segments, manifest.num_rows, 0)
-        publish(table.store, workspace, child, segments)
+        child = _child(manifest, "compact", segments, manifest.num_rows, 0, None)
+        publish(table.store, workspace, child, writer.info.files)
     return child.version
 
 
-def changed_keys(table: MasterTable, since: int) -> Iterator[pa.RecordBatch] | None:
-    """See :meth:`MasterTable.changed_keys`."""
+def changed_codes(table: MasterTable, since: int) -> Iterator[Codes] | None:
+    """See :meth:`MasterTable.changed_codes`."""
     if since > table.version:
         return None
-    deltas: list[SegmentInfo] = []
+    lists: list[ChangedCodes] = []
     current: Manifest = table.manifest
-    while current.version > since:
-        if current.kind == "build" or current.parent is None:
-            return None
-        if current.kind in ("upsert", "delete"):
-            deltas.append(current.segments[-1])
-        if current.parent <= since:
-            break
-        try:
-            current = manifests.read_manifest(table.store, current.parent)
-        except MasterTableError:
-            return None
     try:
-        opened = [open_segment(table.store, table.manifest, info) for info in reversed(deltas)]
-    except MasterTableError:  # vacuumed since
+        while current.version > since:
+            if current.kind == "build" or current.parent is None:
+                return None
+            if current.changed is not None:
+                lists.append(ChangedCodes.read(table.store, current.changed))
+            if current.parent <= since:
+                break
+            current = manifests.read_manifest(table.store, current.parent)
+    except MasterTableError:  # vacuumed
         return None
-    return _keys_of(opened, table.key)
+    return (changed.codes for changed in reversed(lists))
 
 
-def _keys_of(segments: list[OpenSegment], key: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    for segment in segments:
-        reader = PlainReader(segment, 1, direct=False)
-        for page in range(len(segment.pages)):
-            yield reader.read(page)[0].select(list(key))
-
-
-def _apply(
+def _publish_delta(
     table: MasterTable, source: Any, schema: pa.Schema, kind: str, memory: int, duplicates: str
 ) -> int:
     _must_be_newest(table)
     store, manifest = table.store, table.manifest
     with Workspace(store) as workspace:
-        segment, without_key = write_sorted(
-            source, schema, table.key, kind, store, workspace, manifest.page_bytes, memory,
-            duplicates, lambda stage, done, total: None,
+        noted = [_NO_CODES]
+        sort, without_key = sort_by_code(
+            source, KeyCodes(schema, table.key), workspace, memory,
+            note=lambda codes: noted.append(np.unique(codes)),
         )  # fmt: skip
+        change = Change(table, sort, kind, np.unique(np.concatenate(noted)))
+        noted.clear()
+        folded = _foldable(manifest.deltas, max(sort.rows, len(change.codes)))
+        written: list[str] = []
         try:
-            replaced = _count_replaced_rows(table, segment)
+            delta, own = _write_delta(table, workspace.token, change, folded, duplicates, written)
+            kept = manifest.segments[: len(manifest.segments) - len(folded)]
+            child = _child(
+                manifest,
+                kind,
+                (*kept, delta),
+                manifest.num_rows - change.replaced + (sort.rows if kind == "upsert" else 0),
+                without_key if kind == "upsert" else 0,
+                own,
+            )
         except BaseException:
-            store.delete(segment.file)
-            store.delete(segment.index_file)
+            for file in written:
+                store.delete(file)
             raise
-        added = segment.rows if kind == "upsert" else 0
-        child = _child(
-            manifest,
-            kind,
-            (*manifest.segments, segment),
-            manifest.num_rows - replaced + added,
-            without_key if kind == "upsert" else 0,
-        )
-        publish(store, workspace, child, [segment])
+        publish(store, workspace, child, written)
+    suggest_compact(table.path, child)
     return child.version
 
 
+def _foldable(deltas: Sequence[SegmentInfo], size: int) -> Sequence[SegmentInfo]:
+    """The last deltas that are small enough to be merged into a new one of this size.
+
+    Each delta that stays is more than twice as large as the next: their number grows with the
+    logarithm of the changes, and so does the number of times that a row is written again.
+    """
+    kept = len(deltas)
+    while kept and deltas[kept - 1].changes <= 2 * size:
+        kept -= 1
+        size += deltas[kept].changes
+    return deltas[kept:]
+
+
+def _write_delta(
+    table: MasterTable,
+    token: str,
+    change: Change,
+    folded: Sequence[SegmentInfo],
+    duplicates: str,
+    written: list[str],
+) -> tuple[SegmentInfo, ChangedInfo]:
+    """Write a change, together with older deltas; returns the delta and the version's own codes.
+
+    The names of new files are added to ``written``.
+    """
+    store, lists = table.store, _changed_by(table, folded)
+    streams, newer = [change.rows()], change.codes
+    for info, changed in zip(reversed(folded), lists, strict=True):
+        streams.append(_delta_rows(table, info, newer))
+        newer = np.union1d(newer, changed.codes)
+    with SegmentWriter(
+        store, token, "delta", table.schema, table.key, table.manifest.page_bytes, duplicates
+    ) as writer:
+        for batch in merge_by_code(streams, table.code_column):
+            writer.write(batch)
+    written += writer.info.files
+    written.append(f"segments/{token}.changed.arrow")
+    own = every = change.changed().write(store, f"{token}.changed.arrow")
+    if folded:
+        written.append(f"segments/{token}.folded.changed.arrow")
+        every = united([change.changed(), *lists]).write(store, f"{token}.folded.changed.arrow")
+    return dataclasses.replace(writer.info, changed=every), own
+
+
+def _changed_by(table: MasterTable, deltas: Sequence[SegmentInfo]) -> list[ChangedCodes]:
+    """The codes that these deltas have changed, newest first."""
+    try:
+        return [
+            ChangedCodes.read(table.store, info.changed)
+            for info in reversed(deltas)
+            if info.changed is not None
+        ]
+    except MasterTableError:
+        _must_be_newest(table)  # it may have been vacuumed
+        raise
+
+
+def _delta_rows(table: MasterTable, delta: SegmentInfo, hidden: Codes) -> Iterator[pa.RecordBatch]:
+    """The rows of a delta, without those that a newer one has changed."""
+    first, end = table.pages.pages_of(table.manifest.deltas.index(delta))
+    reader = table.reader()
+    for number in range(first, end):
+        (page,) = reader.read(number)  # filtering copies its rows
+        yield page.filter(pa.array(~contains(hidden, table.codes.stored(page))))
+
+
 def _child(
-    parent: Manifest, kind: str, segments: Sequence[SegmentInfo], num_rows: int, without_key: int
+    parent: Manifest,
+    kind: str,
+    segments: Sequence[SegmentInfo],
+    num_rows: int,
+    without_key: int,
+    changed: ChangedInfo | None,
 ) -> Manifest:
     return dataclasses.replace(
         parent,
@@ -141,42 +218,8 @@ def _child(
         num_rows=num_rows,
         rows_without_key=parent.rows_without_key + without_key,
         segments=tuple(segments),
+        changed=changed,
     )
-
-
-def _count_replaced_rows(table: MasterTable, segment: SegmentInfo) -> int:
-    """The number of rows whose key is in the new segment. Reads only pages that may have one."""
-    delta = open_segment(table.store, table.manifest, segment)
-    try:
-        ours = table.reader()
-        theirs = PlainReader(delta, 1, direct=False)
-        last: Any = None
-        hit = 0
-        for page in range(len(delta.pages) if table.num_pages else 0):
-            (batch,) = theirs.read(page)
-            keys = table.codec.sortable([batch.column(name) for name in table.key])
-            final = keys[-1]
-            if last is not None:  # a key that continues from the previous page was counted there
-                keys = keys[keys != single(last, keys)]
-            last = final
-            low, high = table.index.locate_sortable(keys)
-            for number in _union(low, high):
-                (rows,) = ours.read(int(number))
-                own = table.codec.sortable([rows.column(name) for name in table.key])
-                hit += int(contains(keys, own).sum())
-        return hit
-    finally:
-        delta.file.close()
-
-
-def _union(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The union of ranges in ascending order, as an array of numbers."""
-    if len(low) == 0:
-        return low
-    reach = np.zeros(int(high.max()) - int(low.min()) + 2, dtype=np.int64)
-    np.add.at(reach, low - low.min(), 1)
-    np.add.at(reach, high - low.min() + 1, -1)
-    return np.asarray(np.flatnonzero(np.cumsum(reach) > 0) + low.min())
 
 
 def _must_be_newest(table: MasterTable) -> None:

@@ -13,6 +13,12 @@ import os
 import platform
 import sys
 import weakref
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from semistream.master.extents import Extents
 
 _CALLS = {  # io_setup, io_destroy, io_submit, io_getevents
     "x86_64": (206, 207, 209, 208),
@@ -20,92 +26,103 @@ _CALLS = {  # io_setup, io_destroy, io_submit, io_getevents
 }
 _PREAD = 0
 _Long = ctypes.c_long
-_NONE, _ONE = _Long(0), _Long(1)
 _syscall = ctypes.CDLL(None, use_errno=True).syscall
 _syscall.restype = _Long
 
 
-class _Request(ctypes.Structure):
-    """The kernel's ``struct iocb``, on a little-endian machine."""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("key", ctypes.c_uint32),
-        ("rw_flags", ctypes.c_uint32),
-        ("opcode", ctypes.c_uint16),
-        ("priority", ctypes.c_int16),
-        ("descriptor", ctypes.c_uint32),
-        ("address", ctypes.c_uint64),
-        ("nbytes", ctypes.c_uint64),
-        ("offset", ctypes.c_int64),
-        ("reserved", ctypes.c_uint64),
-        ("flags", ctypes.c_uint32),
-        ("result_descriptor", ctypes.c_uint32),
-    )
+# The kernel's struct iocb and struct io_event, on a little-endian machine.
+_REQUEST = np.dtype(
+    [
+        ("data", "u8"), ("key", "u4"), ("rw_flags", "u4"), ("opcode", "u2"), ("priority", "i2"),
+        ("descriptor", "u4"), ("address", "u8"), ("nbytes", "u8"), ("offset", "i8"),
+        ("reserved", "u8"), ("flags", "u4"), ("result_descriptor", "u4"),
+    ]
+)  # fmt: skip
+_EVENT = np.dtype([("data", "u8"), ("request", "u8"), ("result", "i8"), ("result2", "i8")])
 
 
-class _Event(ctypes.Structure):
-    """The kernel's ``struct io_event``."""
-
-    _fields_ = (
-        ("data", ctypes.c_uint64),
-        ("request", ctypes.c_uint64),
-        ("result", ctypes.c_int64),
-        ("result2", ctypes.c_int64),
-    )
+def address_of(target: memoryview) -> int:
+    """The address of a writable buffer."""
+    return ctypes.addressof(ctypes.c_char.from_buffer(target))
 
 
 class DiskRead:
-    """One asynchronous read at a time; :meth:`make` returns None if it is not supported."""
+    """Asynchronous reads of one group of ranges at a time.
 
-    def __init__(self, calls: list[_Long], context: _Long) -> None:
+    :meth:`make` returns None if the system does not support them.
+    """
+
+    def __init__(self, calls: list[_Long], context: _Long, most: int) -> None:
         _, destroy, self._submit, self._get = calls
         self._context = context
-        self._request = _Request(opcode=_PREAD)
-        self._requests = (ctypes.POINTER(_Request) * 1)(ctypes.pointer(self._request))
-        self._event = _Event()
-        self._event_at = ctypes.byref(self._event)
+        self._requests = np.zeros(most, _REQUEST)
+        self._requests["opcode"] = _PREAD
+        at = self._requests.ctypes.data
+        self._pointers = at + _REQUEST.itemsize * np.arange(most, dtype=np.uint64)
+        self._events = np.zeros(most, _EVENT)
+        self.most = most  # ranges in one group
         self.pending = False  # submitted, and not finished
-        self._arrived = False  # completed, and not finished
+        self._count = self._arrived = 0  # ranges that were submitted, and that were read
         # The kernel must not write into a freed buffer: this waits for reads in flight.
         self.close = weakref.finalize(self, _destroy, destroy, context, os.getpid())
 
     @classmethod
-    def make(cls) -> DiskRead | None:
+    def make(cls, most: int = 1) -> DiskRead | None:
         if sys.platform != "linux" or platform.machine() not in _CALLS:
             return None
         calls, context = [_Long(call) for call in _CALLS[platform.machine()]], _Long(0)
-        if _syscall(calls[0], _ONE, ctypes.byref(context)) != 0:
+        if _syscall(calls[0], _Long(most), ctypes.byref(context)) != 0:
             return None
-        return cls(calls, context)
+        return cls(calls, context, most)
 
-    def begin(self, descriptor: int, target: memoryview, offset: int) -> None:
-        """Submit a read; if the system refuses it, nothing is pending."""
-        request = self._request
-        request.descriptor, request.offset = descriptor, offset
-        request.address = ctypes.addressof(ctypes.c_char.from_buffer(target))
-        request.nbytes = len(target)
-        self.pending = _syscall(self._submit, self._context, _ONE, self._requests) == 1
+    def begin(self, descriptor: int, address: int, extents: Extents) -> None:
+        """Submit reads of at most ``most`` ranges; if the system refuses, nothing is pending."""
+        count = len(extents)
+        requests = self._requests[:count]
+        requests["descriptor"], requests["offset"] = descriptor, extents.offsets
+        requests["address"], requests["nbytes"] = address + extents.places, extents.sizes
+        requests["data"] = np.arange(count)  # completions come in any order
+        self._least = extents.least
+        self._count, self._arrived = 0, 0
+        while self._count < count:
+            pointers = ctypes.c_void_p(self._pointers.ctypes.data + 8 * self._count)
+            taken = _syscall(self._submit, self._context, _Long(count - self._count), pointers)
+            if taken <= 0:
+                break
+            self._count += taken
+        self.pending = self._count > 0
+        self._whole = self._count == count
 
     @property
     def in_flight(self) -> bool:
-        """Whether the read is not complete yet."""
-        return self.pending and not (self._arrived or self._collect(_NONE))
+        """Whether a read is not complete yet."""
+        return self.pending and not self._collect(0)
 
     def finish(self) -> int:
-        """Wait. Returns the number of bytes read, or a negative number for an error."""
-        while not (self._arrived or self._collect(_ONE)):
+        """Wait. Returns the number of bytes read, 0 if a range lacks bytes of its pages, or a
+        negative number for an error."""
+        while not self._collect(self._count - self._arrived):
             if ctypes.get_errno() != errno.EINTR:
                 self.pending = False
                 return -ctypes.get_errno()
-        self.pending = self._arrived = False
-        return int(self._event.result)
+        self.pending = False
+        events = self._events[: self._count]
+        results = events["result"]
+        failed = results[results < 0]
+        if len(failed):
+            return int(failed[0])
+        # Range by range: rounding makes some longer, which must not make up for a short one.
+        whole = self._whole and (results >= self._least[events["data"].astype(np.int64)]).all()
+        return int(results.sum()) if whole else 0
 
-    def _collect(self, least: _Long) -> bool:
-        """Collect the completion; with ``least`` 1, wait for it."""
-        found = _syscall(self._get, self._context, least, _ONE, self._event_at, None)
-        self._arrived = found == 1
-        return self._arrived
+    def _collect(self, least: int) -> bool:
+        """Collect completions, and wait for ``least`` of them; returns whether all are there."""
+        left = self._count - self._arrived
+        if left:
+            at = ctypes.c_void_p(self._events.ctypes.data + _EVENT.itemsize * self._arrived)
+            found = _syscall(self._get, self._context, _Long(least), _Long(left), at, None)
+            self._arrived += max(0, found)
+        return self._arrived == self._count
 
 
 def _destroy(call: _Long, context: _Long, process: int) -> None:

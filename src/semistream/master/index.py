@@ -7,55 +7,56 @@ On disk each segment has an Arrow file with one row per page. In memory the tabl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
-from semistream.errors import MasterTableError
-from semistream.keys import KeyCodec
+from semistream.errors import InternalError, MasterTableError
+from semistream.keys import Codes, KeyCodec, Mask
+from semistream.master.format_version import check_format_version
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
+Pages = np.ndarray[Any, np.dtype[np.int32]]
 Keys = np.ndarray[Any, Any]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _FORMAT = b"semistream-page-index"  # metadata key of the format version
 
 
 @dataclass(frozen=True)
 class SegmentPages:
-    """Every page of one segment: position, size, checksum, first and last key."""
+    """Every page of one segment: position, size, checksum, first and last code."""
 
     offsets: Positions
     lengths: Positions
     rows: Positions
     checksums: np.ndarray[Any, np.dtype[np.uint64]]
     max_row_bytes: Positions
-    firsts: pa.RecordBatch
-    lasts: pa.RecordBatch
+    first_codes: Codes
+    last_codes: Codes
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory: five numbers and two keys for each page."""
-        return 5 * 8 * len(self) + int(self.firsts.nbytes) + int(self.lasts.nbytes)
+        """Bytes in memory."""
+        return sum(getattr(self, field).nbytes for field in _COLUMNS.values())
+
+    def compact(self) -> SegmentPages:
+        """The same with sizes and counts of 32 bits, if all fit: there may be many pages."""
+        columns = {name: getattr(self, name) for name in ("lengths", "rows", "max_row_bytes")}
+        if max(int(column.max(initial=0)) for column in columns.values()) >= 2**31:
+            return self
+        return replace(self, **{k: column.astype(np.int32) for k, column in columns.items()})
 
     def to_bytes(self) -> bytes:
-        columns: dict[str, Any] = {
-            "offset": pa.array(self.offsets),
-            "length": pa.array(self.lengths),
-            "rows": pa.array(self.rows),
-            "checksum": pa.array(self.checksums),
-            "max_row_bytes": pa.array(self.max_row_bytes),
-        }
-        for i in range(self.firsts.num_columns):
-            columns[f"first_{i}"] = self.firsts.column(i)
-            columns[f"last_{i}"] = self.lasts.column(i)
-        batch = pa.record_batch(columns)
+        batch = pa.record_batch(
+            {name: pa.array(getattr(self, field)) for name, field in _COLUMNS.items()}
+        )
         batch = batch.replace_schema_metadata({_FORMAT: str(FORMAT_VERSION)})
         sink = pa.BufferOutputStream()
         with pa.ipc.new_file(sink, batch.schema) as writer:
@@ -63,7 +64,7 @@ class SegmentPages:
         return bytes(sink.getvalue())
 
     @classmethod
-    def from_bytes(cls, data: bytes, checksum: str, key: pa.Schema, name: str) -> SegmentPages:
+    def from_bytes(cls, data: bytes, checksum: str, name: str) -> SegmentPages:
         if xxhash.xxh3_64_hexdigest(data) != checksum:
             raise MasterTableError(
                 f"the page index {name} is damaged: its checksum does not match; "
@@ -71,45 +72,60 @@ class SegmentPages:
             )
         batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
         # Files without a version were written before the format had one.
-        version = (batch.schema.metadata or {}).get(_FORMAT, b"1")
-        if version != str(FORMAT_VERSION).encode():
-            raise MasterTableError(
-                f"the page index {name} has format version {version.decode(errors='replace')}, "
-                f"and this semistream reads {FORMAT_VERSION}; upgrade semistream"
-            )
-        batch.validate(full=True)
-
-        def numbers(column: str) -> Any:
-            return batch.column(column).to_numpy()
-
-        def keys(prefix: str) -> pa.RecordBatch:
-            arrays = [batch.column(f"{prefix}_{i}") for i in range(len(key))]
-            return pa.RecordBatch.from_arrays(arrays, schema=key)
-
-        return cls(
-            numbers("offset"),
-            numbers("length"),
-            numbers("rows"),
-            numbers("checksum"),
-            numbers("max_row_bytes"),
-            keys("first"),
-            keys("last"),
+        version = (batch.schema.metadata or {}).get(_FORMAT, b"1").decode(errors="replace")
+        check_format_version(
+            f"the page index {name}", int(version) if version.isdigit() else version, FORMAT_VERSION
         )
+        batch.validate(full=True)
+        return cls(**{field: _numbers(batch.column(name)) for name, field in _COLUMNS.items()})
 
 
-def single(key: Any, like: Keys) -> Keys:
-    """One key as an array. NumPy alone would convert bytes to a fixed-width type and lose
-    trailing zeros."""
-    result = np.empty(1, dtype=like.dtype)
-    result[0] = key
-    return result
+def _numbers(array: pa.Array) -> Any:
+    """Not ``to_numpy``, which imports pandas if that is installed: a quarter of a second."""
+    return np.frombuffer(array.buffers()[1], array.type.to_pandas_dtype(), len(array))
+
+
+_COLUMNS = {
+    "offset": "offsets",
+    "length": "lengths",
+    "rows": "rows",
+    "checksum": "checksums",
+    "max_row_bytes": "max_row_bytes",
+    "first_code": "first_codes",
+    "last_code": "last_codes",
+}
+
+
+@dataclass(frozen=True)
+class ChangedPages:
+    """Where the rows of changed codes are: pages ``low`` to ``high`` of a delta.
+
+    ``low > high``: the code is deleted. ``codes`` are sorted.
+    """
+
+    codes: Codes
+    low: Pages
+    high: Pages
+
+    @classmethod
+    def none(cls) -> ChangedPages:
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+    @property
+    def nbytes(self) -> int:
+        return self.codes.nbytes + self.low.nbytes + self.high.nbytes
 
 
 class PageIndex:
     """The first key of every logical page, in memory.
 
     Pages are in key order. ``continues[j]`` is true if a key of page ``j`` may also be in
-    page ``j + 1``.
+    page ``j + 1``. With ``by_code`` the order is that of the codes, and ``firsts`` has codes;
+    otherwise ``firsts`` has keys as :meth:`KeyCodec.sortable` prepares them.
+
+    A table with deltas has the pages of the base first, then those of each delta: only the pages
+    between two ``boundaries`` are in order. A code is either changed, and all its rows are in the
+    pages that ``changed`` has for it, or all its rows are in the base.
     """
 
     def __init__(
@@ -118,38 +134,93 @@ class PageIndex:
         firsts: Keys,
         continues: np.ndarray[Any, np.dtype[np.bool_]],
         beside: int = 0,
+        by_code: bool = True,
+        boundaries: Sequence[int] = (),
+        changed: ChangedPages | None = None,
     ) -> None:
         self.codec = codec
         self.firsts = firsts
         self.continues = continues
-        self._beside = beside
+        self.by_code = by_code
+        self.boundaries = list(boundaries)
+        self.base_pages = self.boundaries[0] if self.boundaries else len(firsts)
+        changed = changed or ChangedPages.none()
+        self.changed, self.changed_low, self.changed_high = changed.codes, changed.low, changed.high
+        self.deleted = self.changed[self.changed_low > self.changed_high]
+        self._beside = beside + changed.nbytes + self.deleted.nbytes
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether deltas hide rows of other pages."""
+        return len(self.changed) > 0
 
     def locate(self, columns: Sequence[pa.Array]) -> tuple[Positions, Positions]:
         """For each key the first and last page that can contain it, both inclusive.
 
         The columns must not have nulls and have the key's types. A key below the first page's
-        belongs to page 0. Without pages the ranges are empty: ``(0, -1)``.
+        belongs to page 0. A range with ``low > high`` is empty: there are no pages, or the key is
+        deleted.
         """
-        return self.locate_sortable(self.codec.sortable(columns))
+        if self.by_code:
+            return self.locate_codes(self.codec.codes(columns)[0])
+        return page_ranges(self.firsts, self.continues, self.codec.sortable(columns))
 
-    def locate_sortable(self, keys: Keys) -> tuple[Positions, Positions]:
-        """The same for keys that :meth:`KeyCodec.sortable` has prepared."""
-        high = np.searchsorted(self.firsts, keys, side="right").astype(np.int64) - 1
-        if len(self.firsts) == 0:
-            return np.zeros(len(keys), dtype=np.int64), high
-        np.maximum(high, 0, out=high)
-        if not self.continues.any():
-            return high.copy(), high
-        low = np.searchsorted(self.firsts, keys, side="left").astype(np.int64)
-        starts_page = low <= high
-        before = np.maximum(low - 1, 0)
-        low = np.where(starts_page, low - (self.continues[before] & (low > 0)), high)
+    def locate_codes(self, codes: Codes) -> tuple[Positions, Positions]:
+        """The same for codes; only where the index is ``by_code``."""
+        if not self.by_code:
+            raise InternalError("this page index is not in the order of codes")
+        base = self.base_pages
+        low, high = page_ranges(self.firsts[:base], self.continues[:base], codes)
+        if self.has_changes:
+            at = np.minimum(np.searchsorted(self.changed, codes), len(self.changed) - 1)
+            is_changed = self.changed[at] == codes
+            low = np.where(is_changed, self.changed_low[at], low)
+            high = np.where(is_changed, self.changed_high[at], high)
         return low, high
+
+    def is_deleted(self, codes: Codes) -> Mask | None:
+        """Which codes have no row any more; None: none is known to."""
+        if not len(self.deleted):
+            return None
+        at = np.minimum(np.searchsorted(self.deleted, codes), len(self.deleted) - 1)
+        return np.asarray(self.deleted[at] == codes)
+
+    def visible(self, first_page: int, codes: Codes, ends: Positions) -> Mask | None:
+        """Which rows of adjacent pages are not replaced or deleted; None: all are.
+
+        ``codes`` are those of all rows, ``ends`` where each page's rows end among them.
+        """
+        if not self.has_changes:
+            return None
+        from semistream.kernels import pages
+
+        shown = np.empty(len(codes), np.bool_)
+        pages.visible(
+            first_page, codes, ends, self.base_pages,
+            self.changed, self.changed_low, self.changed_high, shown,
+        )  # fmt: skip
+        return shown
 
     @property
     def nbytes(self) -> int:
-        """Bytes of first keys and flags, and of the open table's data on each physical page."""
+        """Bytes of first keys, flags and changed codes, and of the open table's data on each
+        physical page."""
         held = self.firsts.nbytes + self.continues.nbytes + self._beside
         if self.firsts.dtype == object:
             held += sum(key.__sizeof__() for key in self.firsts)
         return held
+
+
+def page_ranges(firsts: Keys, continues: Any, keys: Keys) -> tuple[Positions, Positions]:
+    """For each key the first and last page that can contain it, of pages in key order."""
+    high = np.searchsorted(firsts, keys, side="right").astype(np.int64) - 1
+    if len(firsts) == 0:
+        return np.zeros(len(keys), dtype=np.int64), high
+    np.maximum(high, 0, out=high)
+    if not continues.any():
+        return high.copy(), high
+    low = np.searchsorted(firsts, keys, side="left").astype(np.int64)
+    starts_page = low <= high
+    before = np.maximum(low - 1, 0)
+    low = np.where(starts_page, low - (continues[before] & (low > 0)), high)
+    return low, high

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, unknown
+from semistream.keys import Codes
 from semistream.master.key_values import key_table
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def lookup(table: MasterTable, keys: Any, columns: Sequence[str] | None) -> pa.Table:
-    """See :meth:`MasterTable.lookup`. Reads each page that is needed once, in key order."""
+    """See :meth:`MasterTable.lookup`. Reads each page that is needed once, in code order."""
     names = _chosen(table, columns)
     wanted = [column.combine_chunks() for column in key_table(table, keys).columns]
     positions = np.flatnonzero(_without_nulls(wanted))
@@ -24,7 +25,7 @@ def lookup(table: MasterTable, keys: Any, columns: Sequence[str] | None) -> pa.T
     codes, _ = table.codec.codes(wanted)
     reader = table.reader()
     parts, order = [_empty(table, names)], [positions[:0]]
-    for page, asking in _by_page(table, wanted):
+    for page, asking in _by_page(table, codes):
         (batch,) = reader.read(page)
         rows, found = _matches(table, batch, codes[asking])
         asking = asking[found]
@@ -82,13 +83,13 @@ def _take(columns: Sequence[pa.Array], rows: Any) -> list[pa.Array]:
     return [column.take(taken) for column in columns]
 
 
-def _by_page(table: MasterTable, keys: list[pa.Array]) -> Iterator[tuple[int, Any]]:
+def _by_page(table: MasterTable, codes: Codes) -> Iterator[tuple[int, Any]]:
     """Every page that can hold one of these keys, with the numbers of those keys."""
-    if not table.num_pages or not len(keys[0]):
-        return
-    low, high = table.index.locate(keys)
+    low, high = table.index.locate_codes(codes)
     counts = high - low + 1  # a key with many rows may continue in the next page
     asking = np.repeat(np.arange(len(low)), counts)
+    if not len(asking):
+        return
     pages = low[asking] + np.arange(len(asking)) - np.repeat(np.cumsum(counts) - counts, counts)
     order = np.argsort(pages, kind="stable")
     bounds = np.flatnonzero(np.diff(pages[order], prepend=-1))
@@ -98,10 +99,9 @@ def _by_page(table: MasterTable, keys: list[pa.Array]) -> Iterator[tuple[int, An
 
 def _matches(table: MasterTable, batch: pa.RecordBatch, codes: Any) -> tuple[Any, Any]:
     """Pairs of page rows and codes that are equal, by the order of the codes and of the rows."""
-    here, _ = table.codec.codes([batch.column(name) for name in table.key])
-    order = np.argsort(here, kind="stable")
-    first = np.searchsorted(here, codes, side="left", sorter=order)
-    counts = np.searchsorted(here, codes, side="right", sorter=order) - first
+    here = table.codes.stored(batch)
+    first = np.searchsorted(here, codes, side="left")
+    counts = np.searchsorted(here, codes, side="right") - first
     found = np.repeat(np.arange(len(codes)), counts)
     nth = np.arange(len(found)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return order[first[found] + nth], found
+    return first[found] + nth, found

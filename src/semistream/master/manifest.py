@@ -17,10 +17,12 @@ import pyarrow as pa
 import xxhash
 
 from semistream.errors import MasterTableError
+from semistream.master.codes import KeyCodes
+from semistream.master.format_version import check_format_version
 from semistream.master.store import LocalStore
 
 FORMAT = "semistream-master"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FOLDER = "manifests"
 _ATTEMPTS = 10  # retries for a manifest that disappears between listing and reading
 _NAME = re.compile(r"(\d{20})\.json")
@@ -28,8 +30,25 @@ _RETIRED = re.compile(r"(\d{20})\.[0-9a-f]+\.retired")
 
 
 @dataclass(frozen=True)
+class ChangedInfo:
+    """A file with the codes that a change has touched; see :mod:`semistream.master.changed`."""
+
+    name: str
+    codes: int
+    checksum: str
+
+    @property
+    def file(self) -> str:
+        return f"segments/{self.name}"
+
+
+@dataclass(frozen=True)
 class SegmentInfo:
-    """One sorted file of pages. ``kind``: ``base``, ``upsert`` or ``delete`` (keys only)."""
+    """One file of pages, sorted by code. ``kind``: ``base`` or ``delta``.
+
+    ``distinct``: no key has two rows in it. A delta also lists the codes that it ``changed``: it
+    hides all rows that older segments have with them.
+    """
 
     name: str
     kind: str
@@ -39,6 +58,8 @@ class SegmentInfo:
     checksum: str
     index: str
     index_checksum: str
+    distinct: bool
+    changed: ChangedInfo | None = None
 
     @property
     def file(self) -> str:
@@ -48,10 +69,24 @@ class SegmentInfo:
     def index_file(self) -> str:
         return f"segments/{self.index}"
 
+    @property
+    def files(self) -> tuple[str, ...]:
+        """All files of the segment."""
+        changed = () if self.changed is None else (self.changed.file,)
+        return (self.file, self.index_file, *changed)
+
+    @property
+    def changes(self) -> int:
+        """The size of a delta: its rows, or the codes that it changed if these are more."""
+        return max(self.rows, 0 if self.changed is None else self.changed.codes)
+
 
 @dataclass(frozen=True)
 class Manifest:
-    """``kind`` is how this version changed its parent: build, upsert, delete or compact."""
+    """``kind`` is how this version changed its parent: build, upsert, delete or compact.
+
+    ``changed`` lists the codes that an upsert or delete has touched, itself.
+    """
 
     version: int
     parent: int | None
@@ -64,13 +99,37 @@ class Manifest:
     num_rows: int
     rows_without_key: int
     segments: tuple[SegmentInfo, ...]
+    changed: ChangedInfo | None = None
+
+    @property
+    def deltas(self) -> tuple[SegmentInfo, ...]:
+        """Oldest first."""
+        return tuple(segment for segment in self.segments if segment.kind == "delta")
+
+    @property
+    def delta_share(self) -> float:
+        """Changed rows per row of the base."""
+        base = sum(segment.rows for segment in self.segments if segment.kind == "base")
+        return sum(delta.changes for delta in self.deltas) / max(1, base)
+
+    @property
+    def files(self) -> set[str]:
+        """All files of this version, besides its manifest."""
+        files = {file for segment in self.segments for file in segment.files}
+        return files if self.changed is None else {*files, self.changed.file}
 
     @property
     def key_schema(self) -> pa.Schema:
         return pa.schema([self.schema.field(name) for name in self.key])
 
-    def segment_schema(self, segment: SegmentInfo) -> pa.Schema:
-        return self.key_schema if segment.kind == "delete" else self.schema
+    @property
+    def distinct(self) -> bool:
+        """Whether every key has at most one row: declared, or measured when it was written."""
+        return self.unique or all(segment.distinct for segment in self.segments)
+
+    def key_codes(self) -> KeyCodes:
+        """How pages store their codes."""
+        return KeyCodes(self.schema, self.key)
 
     def to_json(self) -> bytes:
         body: dict[str, Any] = {
@@ -87,6 +146,7 @@ class Manifest:
             "num_rows": self.num_rows,
             "rows_without_key": self.rows_without_key,
             "segments": [asdict(segment) for segment in self.segments],
+            "changed": None if self.changed is None else asdict(self.changed),
         }
         body["checksum"] = _checksum(body)
         return json.dumps(body, indent=1).encode()
@@ -160,9 +220,8 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
     if body.pop("checksum", None) != _checksum(body):
         raise MasterTableError(_damaged(path, "its checksum does not match"))
     try:
-        names = {field.name for field in fields(SegmentInfo)}
         segments = tuple(
-            SegmentInfo(**{k: v for k, v in item.items() if k in names})
+            SegmentInfo(**{**_known(SegmentInfo, item), "changed": _changed(item["changed"])})
             for item in body["segments"]
         )
         manifest = Manifest(
@@ -177,26 +236,27 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
             num_rows=int(body["num_rows"]),
             rows_without_key=int(body["rows_without_key"]),
             segments=segments,
+            changed=_changed(body["changed"]),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise MasterTableError(_damaged(path, repr(error))) from error
     if manifest.version != version:
         raise MasterTableError(_damaged(path, f"its content is version {manifest.version}"))
-    for segment in segments:
-        for name in (segment.name, segment.index):
-            store.path(f"segments/{name}")  # raises for a name outside the folder
-            if "/" in name:
-                raise MasterTableError(_damaged(path, f"{name!r} is not a valid segment name"))
+    for file in manifest.files:
+        store.path(file)  # raises for a name outside the folder
+        if file.count("/") != 1:
+            raise MasterTableError(_damaged(path, f"{file!r} is not a valid segment name"))
     return manifest
 
 
-def check_format_version(path: object, found: object, newest: int) -> None:
-    """Raise if this release cannot read the format version."""
-    if type(found) is not int or not 1 <= found <= newest:
-        raise MasterTableError(
-            f"{path} has format version {found!r}, and this semistream reads 1 to {newest}; "
-            "upgrade semistream"
-        )
+def _known(kind: Any, item: dict[str, Any]) -> dict[str, Any]:
+    """The fields that this release knows."""
+    names = {field.name for field in fields(kind)}
+    return {name: value for name, value in item.items() if name in names}
+
+
+def _changed(item: dict[str, Any] | None) -> ChangedInfo | None:
+    return None if item is None else ChangedInfo(**_known(ChangedInfo, item))
 
 
 def _checksum(body: dict[str, Any]) -> str:

@@ -1,101 +1,123 @@
-"""Validates a page before compiled code reads it.
+"""Validates pages before compiled code reads them.
 
 Compiled code follows a page's offsets without bounds checks. A checksum proves that a page is
 unchanged, not that it was written correctly. So every page is validated once, when a process first
-reads it: its metadata, buffers, offsets, rows and keys.
+reads it: its metadata, buffers, offsets, rows, and that its codes are those of its keys. This is
+compiled, too: a few microseconds for a page of 16 KiB.
 
 Only the structure is checked. Invalid UTF-8 or impossible dates are passed on unchanged.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semistream.keys import KeyCodec
+from semistream import kernels
+from semistream.kernels import page_nodes as code
+from semistream.master.arrow_page_check import ArrowPageCheck
+from semistream.master.codes import KeyCodes
 from semistream.master.index import SegmentPages
+from semistream.master.page_keys import PageKeys
+from semistream.master.page_spec import PageSpec
 
-_WIDTHS = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-_ALIGNED = 8
-UNREADABLE = (pa.ArrowException, OSError, EOFError, KeyError, ValueError, MemoryError)
-"""The exceptions that Arrow raises for malformed bytes."""
+_SENTENCES = {
+    code.UNREADABLE: "its content cannot be read (it is not a record batch)",
+    code.WRONG_ROWS: "it has {number} rows instead of {rows} as in its index",
+    code.COMPRESSED: "its values are compressed",
+    code.WRONG_COLUMNS: "its content cannot be read (it does not have the table's columns)",
+    code.OUTSIDE: "the values of {column!r} are outside the page",
+    code.WRONG_LENGTH: "its content cannot be read (the length of {column!r} is wrong)",
+    code.WRONG_NULLS: "its content cannot be read (the null count of {column!r} is wrong)",
+    code.TOO_SHORT: "its content cannot be read (a buffer of {column!r} is too short)",
+    code.WRONG_OFFSETS: "its content cannot be read (offsets of {column!r} descend or are outside)",
+    code.NULL_KEY: "a key is null",
+    code.NULL_IN_MAP: "its content cannot be read (a key of the map {column!r} is null)",
+    code.OUT_OF_ORDER: "its keys are out of order",
+    code.WRONG_ENDS: "its first or last key is not the one in the page index",
+    code.WRONG_CODES: "its codes are not those of its keys",
+}
+
+
+class PageProblem(NamedTuple):
+    """``readable`` if only the order, the codes or the ends are wrong, not the structure."""
+
+    what: str
+    readable: bool
 
 
 class PageCheck:
-    """The check for pages of one schema, sorted by these key columns."""
+    """The check for pages that store their codes like this."""
 
-    def __init__(self, schema: pa.Schema, key: pa.Schema) -> None:
-        self._schema = schema
-        self._bare = pa.schema([_bare_field(field) for field in schema])
-        self._key = [schema.get_field_index(name) for name in key.names]
-        self._codec = KeyCodec.for_types(key.types)
+    def __init__(self, codes: KeyCodes) -> None:
+        self._names = codes.schema.names
+        self._spec = PageSpec(codes.schema, {*codes.key, codes.column})
+        self._compiled = self._spec.checkable
+        if self._compiled:
+            self._keys = PageKeys(codes, self._spec)
+        else:
+            self._arrow = ArrowPageCheck(codes)
 
-    def problem(
-        self, data: Any, rows: int, first: pa.RecordBatch, last: pa.RecordBatch
-    ) -> str | None:
+    @property
+    def addressable(self) -> bool:
+        """Whether compiled code can find the columns of such pages."""
+        return self._spec.addressable
+
+    def problem(self, data: pa.Buffer, rows: int, first: int, last: int) -> PageProblem | None:
         """The problem of these bytes as a page of ``rows`` rows; None if it is valid.
 
-        ``first`` and ``last`` are one row each: the page's first and last key in the page index.
+        ``first`` and ``last`` are the page's first and last code in the page index.
         """
-        found = self.malformed(data, rows)
-        if found is not None:
-            return found
-        try:
-            return self._order(data, first, last)
-        except UNREADABLE as error:
-            return f"its keys cannot be read ({error})"
+        numbers = (data.address, data.size, rows, first, last)
+        return self.problems(*(np.array([number], np.int64) for number in numbers)).get(0)
 
-    def malformed(self, data: Any, rows: int) -> str | None:
-        """The same without checking the keys."""
-        try:
-            return self._structure(data, rows)
-        except UNREADABLE as error:
-            return f"its content cannot be read ({error})"
+    def problems(
+        self, pages: Any, sizes: Any, rows: Any, firsts: Any, lasts: Any
+    ) -> dict[int, PageProblem]:
+        """The same for pages at these addresses: the problem of page ``pages[i]`` by ``i``."""
+        if not self._compiled:
+            return self._problems_by_arrow(pages, sizes, rows, firsts, lasts)
+        found = np.empty((len(pages), 2), np.int64)
+        nodes, buffers = self._spec.nodes, self._spec.buffers
+        kernels.page_format.check_pages(pages, sizes, rows, nodes, buffers, found)
+        if not found[:, 0].any():
+            self._keys.check(pages, firsts, lasts, found)
+        else:
+            fine = np.flatnonzero(found[:, 0] == code.FINE)  # only these can be opened
+            order = np.zeros((len(fine), 2), np.int64)
+            self._keys.check(pages[fine], firsts[fine], lasts[fine], order)
+            found[fine] = order
+        return {
+            int(i): self._sentence(int(found[i, 0]), int(found[i, 1]), int(rows[i]))
+            for i in np.flatnonzero(found[:, 0])
+        }
 
-    def _structure(self, data: Any, rows: int) -> str | None:
-        batch = pa.ipc.read_record_batch(data, self._bare)
-        if batch.num_rows != rows:
-            return f"it has {batch.num_rows} rows instead of {rows} as in its index"
-        batch.validate(full=True)
-        end = data.address + data.size
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            for buffer in column.buffers():
-                if buffer is None or not buffer.size:
-                    continue
-                at = buffer.address - data.address
-                if at < 0 or buffer.address + buffer.size > end or at % _ALIGNED:
-                    return f"the values of {name!r} are compressed or outside the page"
-        return None
+    def _sentence(self, problem: int, number: int, rows: int) -> PageProblem:
+        column = self._names[number] if number in range(len(self._names)) else ""
+        what = _SENTENCES[problem].format(number=number, rows=rows, column=column)
+        return PageProblem(what, readable=problem >= code.OUT_OF_ORDER)
 
-    def _order(self, data: Any, first: pa.RecordBatch, last: pa.RecordBatch) -> str | None:
-        batch = pa.ipc.read_record_batch(data, self._schema)
-        if not batch.num_rows:
-            return None
-        keys = [batch.column(i) for i in self._key]
-        if any(column.null_count for column in keys):
-            return "a key is null"
-        for place, ends in ((0, first), (batch.num_rows - 1, last)):
-            same = zip(keys, ends.columns, strict=True)
-            if not all(column.slice(place, 1).equals(end) for column, end in same):
-                return "its first or last key is not the one in the page index"
-        if self._codec.exact:
-            codes, _ = self._codec.codes(keys)
-            return None if bool(np.all(codes[:-1] <= codes[1:])) else "its keys are out of order"
-        return None if _is_sorted(self._codec.adopt(keys)) else "its keys are out of order"
+    def _problems_by_arrow(
+        self, pages: Any, sizes: Any, rows: Any, firsts: Any, lasts: Any
+    ) -> dict[int, PageProblem]:
+        found = {}
+        for i in range(len(pages)):
+            data = pa.foreign_buffer(int(pages[i]), int(sizes[i]))
+            malformed = self._arrow.malformed(data, int(rows[i]))
+            what = malformed or self._arrow.out_of_order(data, int(firsts[i]), int(lasts[i]))
+            if what is not None:
+                found[i] = PageProblem(what, readable=malformed is None)
+        return found
 
 
 def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
     """The problem of a page index; None if its pages are inside the file, in order."""
-    numbers = (pages.offsets, pages.lengths, pages.rows, pages.max_row_bytes)
+    codes = (pages.first_codes, pages.last_codes)
+    numbers = (pages.offsets, pages.lengths, pages.rows, pages.max_row_bytes, *codes)
     if any(column.dtype != np.int64 for column in numbers):
         return "a number is missing"
-    if pages.firsts.num_columns and any(
-        column.null_count for column in (*pages.firsts.columns, *pages.lasts.columns)
-    ):
-        return "a key is null"
     if not len(pages):
         return None
     begins, sizes = pages.offsets, pages.lengths
@@ -105,47 +127,6 @@ def index_problem(pages: SegmentPages, file_bytes: int) -> str | None:
         return "a page is beyond the end of the file"
     if (begins[1:] < (begins + sizes)[:-1]).any():
         return "pages overlap"
+    if (codes[0] > codes[1]).any() or (codes[1][:-1] > codes[0][1:]).any():
+        return "its pages are out of order"
     return None
-
-
-def _is_sorted(columns: list[pa.Array]) -> bool:
-    """Whether the rows are in ascending lexicographic order."""
-    rows, order = len(columns[0]) - 1, None
-    for column in reversed(columns):
-        before, after = column.slice(0, rows), column.slice(1)
-        if order is None:
-            order = pc.less_equal(before, after)
-        else:
-            order = pc.or_(pc.less(before, after), pc.and_(pc.equal(before, after), order))
-    return bool(pc.all(order, min_count=0).as_py())
-
-
-def _bare_field(field: pa.Field) -> pa.Field:
-    return field.with_type(_bare(field.type)).with_nullable(True)
-
-
-def _bare(kind: pa.DataType) -> pa.DataType:
-    """A type with the same buffers, for which any value is valid."""
-    types = pa.types
-    if isinstance(kind, pa.BaseExtensionType):
-        return _bare(kind.storage_type)
-    if types.is_string(kind):
-        return pa.binary()
-    if types.is_large_string(kind):
-        return pa.large_binary()
-    if types.is_decimal(kind):
-        return pa.binary(kind.bit_width // 8)
-    if types.is_struct(kind):
-        return pa.struct([_bare_field(kind.field(i)) for i in range(kind.num_fields)])
-    if types.is_map(kind):
-        entry = pa.struct([_bare_field(kind.key_field), _bare_field(kind.item_field)])
-        return pa.list_(entry)
-    if types.is_fixed_size_list(kind):
-        return pa.list_(_bare_field(kind.value_field), kind.list_size)
-    if types.is_large_list(kind):
-        return pa.large_list(_bare_field(kind.value_field))
-    if types.is_list(kind):
-        return pa.list_(_bare_field(kind.value_field))
-    if types.is_primitive(kind) and not types.is_boolean(kind):
-        return _WIDTHS.get(kind.bit_width, kind)
-    return kind

@@ -13,14 +13,16 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from semistream.keys import Codes
 from semistream.master.index import PageIndex
 
 
 class PageReader(Protocol):
     """Reads pages into a reused buffer. Not thread-safe: use one reader per thread.
 
-    Where the source says ``can_address``, a reader also has ``load`` and ``parse``; where it says
-    ``can_prefetch``, ``ask``, ``in_flight`` and ``beside``. ``master/reader.py`` documents them.
+    Where the source says ``can_address``, a reader also has ``plan``, ``load``, ``parse`` and
+    ``frames``; where it says ``can_prefetch``, ``prefetch``, ``in_flight`` and ``more_readers``.
+    ``master/reader.py`` documents them.
     """
 
     bytes_read: int
@@ -51,6 +53,18 @@ class PageSource(Protocol):
     def ordered(self) -> bool: ...
     @property
     def unique(self) -> bool: ...
+    @property
+    def distinct(self) -> bool:
+        """Whether every key has at most one row."""
+
+    @property
+    def code_column(self) -> str | None:
+        """The column of a page with the codes of its keys, ascending; None if there is none."""
+
+    @property
+    def page_schema(self) -> pa.Schema:
+        """The schema of pages in memory: the columns, and codes if there are any."""
+
     @property
     def num_rows(self) -> int: ...
     @property
@@ -84,4 +98,4 @@ class PageSource(Protocol):
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader: ...
     def newest_version(self) -> int: ...
-    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None: ...
+    def changed_codes(self, since: int) -> Iterator[Codes] | None: ...

@@ -24,9 +24,10 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError
+from semistream.keys import Codes
+from semistream.master.merge import joined
 from semistream.master.reader import raise_read_error
 from semistream.master.row_sizes import Sizes, cumulative_bytes
-from semistream.master.sort import joined
 from semistream.master.source import open_parquet, parquet_files
 from semistream.master.storage_types import storage_fields, to_storage
 from semistream.memory import parse_size
@@ -51,11 +52,13 @@ class ParquetPages:
 
     ordered = False
     unique = False
+    distinct = False
     pinned = True
     index = None
     version = 0
     mapped = False
     can_address = False
+    code_column = None
     key: tuple[str, ...] = ()
 
     def __init__(self, path: str | os.PathLike[str], page_bytes: int | str = "1MiB") -> None:
@@ -121,6 +124,10 @@ class ParquetPages:
     def __repr__(self) -> str:
         return f"ParquetPages({self.path!r}, rows={self.num_rows}, pages={self.num_pages})"
 
+    @property
+    def page_schema(self) -> pa.Schema:
+        return self.schema
+
     def can_prefetch(self, direct: bool) -> bool:
         return False
 
@@ -142,7 +149,7 @@ class ParquetPages:
         """Always 0: a Parquet folder has no versions and must not change while it is joined."""
         return 0
 
-    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
+    def changed_codes(self, since: int) -> Iterator[Codes] | None:
         return None
 
 

@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import manifest as manifests
+from semistream.master.format_version import check_format_version
 from semistream.master.retire import keep as keep_version
 from semistream.master.store import LocalStore
 
@@ -171,7 +172,7 @@ def _read(store: LocalStore, name: str) -> int | None:
         if path.name.startswith(_HOLD):
             return None
         raise MasterTableError(_damaged(path)) from error
-    manifests.check_format_version(path, body.get("format_version"), FORMAT_VERSION)
+    check_format_version(path, body.get("format_version"), FORMAT_VERSION)
     if type(body.get("version")) is not int:
         raise MasterTableError(_damaged(path))
     return int(body["version"])

@@ -2,58 +2,70 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
 from semistream.errors import ConfigError, MasterTableError
+from semistream.master.arrow_page_check import UNREADABLE
+from semistream.master.codes import KeyCodes
 from semistream.master.disk_read import DiskRead
+from semistream.master.extents import Extents
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.page_buffer import PageBuffer, aligned
-from semistream.master.page_check import UNREADABLE, PageCheck, index_problem
+from semistream.master.page_check import PageCheck, index_problem
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
+
+_SPARSE = 2  # a range is mapped as a whole if at least half of its bytes are needed
 
 
 class OpenSegment:
     """State shared by all readers of a segment: the file, the page index, the checked pages.
 
     A page's checksum and structure are checked on its first read; later reads skip the check. A
-    segment in several files has ``gaps`` between pages, of at most ``gap`` bytes.
+    segment in several files has ``parts``: the first page and the path of each.
     """
 
-    gap = 0
-    gaps = 0
-
-    def __init__(self, file: RangeFile, path: str, schema: pa.Schema, pages: SegmentPages) -> None:
+    def __init__(self, file: RangeFile, path: str, codes: KeyCodes, pages: SegmentPages) -> None:
         self.file = file
-        self.path = path
-        self.schema = schema
+        self.parts = [(0, path)]
+        self.codes = codes
+        self.schema = codes.schema
         self.pages = pages
         self.offsets = pages.offsets
-        self.ends = pages.offsets + pages.lengths
         self.checked = np.zeros(len(pages), dtype=np.bool_)
-        self.page_check = PageCheck(schema, pages.firsts.schema)
+        self.page_check = PageCheck(codes)
+
+    def name_of(self, page: int) -> str:
+        """The page's number in its file, and the file."""
+        first, path = [part for part in self.parts if part[0] <= page][-1]
+        return f"page {page - first} of {path}"
 
     @property
     def nbytes(self) -> int:
-        return self.pages.nbytes + self.ends.nbytes + self.checked.nbytes
+        return self.pages.nbytes + self.checked.nbytes
+
+    def ends(self, pages: Any) -> Any:
+        """Where these pages end in the file."""
+        return self.offsets[pages] + self.pages.lengths[pages]
 
     def window_bytes(self, count: int) -> int:
         """The size of the largest ``count`` adjacent pages."""
         count = min(count, len(self.offsets))
         if count == 0:
             return 0
-        return int((self.ends[count - 1 :] - self.offsets[: len(self.offsets) - count + 1]).max())
+        ends = self.ends(slice(count - 1, None))
+        return int((ends - self.offsets[: len(ends)]).max())
 
 
 def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> OpenSegment:
     """Load and check the page index, and open the file of pages."""
     name, data = str(store.path(info.index_file)), store.read(info.index_file)
     try:
-        pages = SegmentPages.from_bytes(data, info.index_checksum, manifest.key_schema, name)
+        pages = SegmentPages.from_bytes(data, info.index_checksum, name)
         problem = index_problem(pages, info.bytes)
     except UNREADABLE as error:
         problem = f"it cannot be read ({error})"
@@ -63,72 +75,19 @@ def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> Op
             "restore the file from a copy or build the table again"
         )
     path = str(store.path(info.file))
-    return OpenSegment(store.open(info.file), path, manifest.segment_schema(info), pages)
+    return OpenSegment(store.open(info.file), path, manifest.key_codes(), pages.compact())
 
 
-def fetch(
-    segment: OpenSegment, first: int, count: int, buffer: PageBuffer, at: int, direct: bool
-) -> tuple[list[pa.RecordBatch], int]:
-    """Read adjacent pages with one request into ``buffer[at:]``. Also returns the byte count."""
-    starts, nbytes = load(segment, first, count, buffer, at, direct)
-    return parse(segment, first, buffer.arrow, starts), nbytes
-
-
-def load(
-    segment: OpenSegment,
-    first: int,
-    count: int,
-    buffer: PageBuffer,
-    at: int,
-    direct: bool,
-    ahead: int = 0,
-) -> tuple[Any, int]:
-    """Read without parsing. Returns the offset of each page in the buffer, and the bytes read.
-
-    With ``direct`` the range is rounded out to whole blocks, and ``at`` is a multiple of a block.
-    Bytes that were read ``ahead`` are not read again; an incomplete read-ahead is ignored.
-    """
-    begin, end, want = extent(segment, first, count, direct)
-    got = ahead
-    if got < end - begin:
-        try:
-            got = segment.file.read_into(buffer.view[at : at + want], begin, direct)
-        except MasterTableError as error:
-            which = f"page {first}" if count == 1 else f"pages {first} to {first + count - 1}"
-            raise MasterTableError(f"{which}: {error}") from error
-    if got < end - begin:
-        raise_truncated(segment, first, begin + got)
-    starts = segment.offsets[first : first + count] + (at - begin)
-    check_new(segment, first, count, buffer.arrow, starts)
-    return starts, want
-
-
-def extent(segment: OpenSegment, first: int, count: int, direct: bool) -> tuple[int, int, int]:
-    """Begin and end of adjacent pages in the file, and the bytes to read for them."""
-    begin, end = int(segment.offsets[first]), int(segment.ends[first + count - 1])
-    if not direct:
-        return begin, end, end - begin
-    begin -= begin % ALIGNMENT
-    return begin, end, -(-(end - begin) // ALIGNMENT) * ALIGNMENT
-
-
-def check_new(segment: OpenSegment, first: int, count: int, memory: Any, starts: Any) -> None:
-    """Check the pages that have not been read before."""
-    if segment.checked[first : first + count].all():
-        return
-    for i in np.flatnonzero(~segment.checked[first : first + count]).tolist():
-        check(segment, first + i, _page(segment, first + i, memory, starts[i]))
-
-
-def parse(segment: OpenSegment, first: int, memory: Any, starts: Any) -> list[pa.RecordBatch]:
-    """The loaded pages from ``first`` on as record batches."""
+def parse(segment: OpenSegment, pages: Any, memory: Any, starts: Any) -> list[pa.RecordBatch]:
+    """The loaded pages as record batches."""
     batches = []
-    for page, start in enumerate(starts.tolist(), first):
+    for page, start in zip(pages.tolist(), starts.tolist(), strict=True):
         data = _page(segment, page, memory, start)
         try:
             batches.append(pa.ipc.read_record_batch(data, segment.schema))
         except (pa.ArrowException, OSError):
-            check(segment, page, data)  # it was valid before: raise an error that names the page
+            # It was valid before: raise an error that names the page.
+            check(segment, np.array([page]), memory, np.array([start]))
             raise
     return batches
 
@@ -139,36 +98,58 @@ def _page(segment: OpenSegment, page: int, memory: Any, start: int) -> Any:
 
 def raise_truncated(segment: OpenSegment, first: int, end: int) -> None:
     """Raise for the first page that is truncated."""
-    page = first + int(np.searchsorted(segment.ends[first:], end, side="right"))
+    page = first + int(np.searchsorted(segment.ends(slice(first, None)), end, side="right"))
     segment.checked[first:] = False
     segment.file.reopen()
     raise MasterTableError(
-        f"page {page} of {segment.path} is truncated: the file ends at byte {end}, the page at "
-        f"{int(segment.ends[page])}; restore the file from a copy or build the table again"
-    )
-
-
-def check(segment: OpenSegment, page: int, data: Any) -> None:
-    """Check a page against its checksum and its index, and mark it as checked."""
-    pages = segment.pages
-    if xxhash.xxh3_64_intdigest(data) != int(pages.checksums[page]):
-        problem = "is damaged: its checksum does not match"
-    else:
-        ends = pages.firsts.slice(page, 1), pages.lasts.slice(page, 1)
-        found = segment.page_check.problem(data, int(pages.rows[page]), *ends)
-        if found is None:
-            segment.checked[page] = True
-            return
-        problem = f"is not a page of this table: {found}"
-    segment.file.reopen()
-    raise MasterTableError(
-        f"page {page} of {segment.path} {problem}; "
+        f"{segment.name_of(page)} is truncated: {int(segment.ends(page)) - end} bytes are missing; "
         "restore the file from a copy or build the table again"
     )
 
 
+def check(segment: OpenSegment, numbers: Any, memory: Any, starts: Any) -> None:
+    """Check pages against their checksums and their index, and mark the valid ones as checked.
+
+    Page ``numbers[i]`` begins at ``starts[i]`` of ``memory``. Raises for the first invalid page.
+    """
+    pages, view = segment.pages, memoryview(memory)
+    sizes = pages.lengths[numbers].astype(np.int64)
+    ranges = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
+    hashes = [xxhash.xxh3_64_intdigest(view[begin:end]) for begin, end in ranges]
+    intact = np.array(hashes, np.uint64) == pages.checksums[numbers]
+    damaged = "is damaged: its checksum does not match"
+    problems = dict.fromkeys(np.flatnonzero(~intact).tolist(), damaged)
+    places = np.flatnonzero(intact)
+    found = segment.page_check.problems(
+        (starts + memory.address)[places],
+        sizes[places],
+        pages.rows[numbers[places]].astype(np.int64),
+        *(column[numbers[places]] for column in (pages.first_codes, pages.last_codes)),
+    )
+    for i, problem in found.items():
+        problems[int(places[i])] = f"is not a page of this table: {problem.what}"
+    segment.checked[numbers] = True
+    if not problems:
+        return
+    segment.checked[numbers[list(problems)]] = False
+    first = min(problems)
+    segment.file.reopen()
+    raise MasterTableError(
+        f"{segment.name_of(int(numbers[first]))} {problems[first]}; "
+        "restore the file from a copy or build the table again"
+    )
+
+
+class PlannedRead(NamedTuple):
+    """Pages to read together, and where they are."""
+
+    pages: Any
+    sizes: Any  # bytes of each page
+    extents: Extents
+
+
 class PlainReader:
-    """Pages of a table without deltas: one request, no copies, no merging."""
+    """Adjacent pages with one request, without copies."""
 
     def __init__(
         self,
@@ -186,7 +167,7 @@ class PlainReader:
         )
         self._arrow: Any = None  # the buffer of the last load
         self._ahead: DiskRead | None = None
-        self._prefetched = (0, 0)
+        self._prefetched: PlannedRead | None = None
         self.bytes_read = 0
 
     @staticmethod
@@ -210,23 +191,36 @@ class PlainReader:
             raise_read_error(first, count, self._pages, self._at_once, buffer is None)
         if count < 1:
             return []
-        self.load(first, count)
+        self.load(self.plan(np.arange(first, first + count)))
         return self.parse()
 
-    def prefetch(self, first: int, count: int) -> None:
-        """Start reading ahead the pages of the next :meth:`load` or :meth:`read`.
+    def plan(self, pages: Any) -> PlannedRead:
+        """The read of the longest part of these ascending pages, from the first on, that fits into
+        the buffer."""
+        while True:
+            segment = self._segment
+            begins, ends = segment.offsets[pages], segment.ends(pages)
+            extents = Extents(begins, ends, self._direct)
+            if extents.nbytes <= self.nbytes or len(pages) == 1:
+                return PlannedRead(pages, ends - begins, extents)
+            pages = pages[: len(pages) // 2]
+
+    def prefetch(self, read: PlannedRead) -> None:
+        """Start a read whose pages the next :meth:`load` will return.
 
         With ``direct`` they are read into the buffer, whose present content is overwritten.
         """
         assert self._buffer is not None
         self._finish_prefetch()
+        self._prefetched = None
         if self._direct:
-            self._ahead = self._ahead or DiskRead.make()
+            ranges = len(read.extents)
+            if self._ahead is None or self._ahead.most < ranges:
+                self._ahead = DiskRead.make(_aio_requests(ranges))
             if self._ahead is None:  # no asynchronous reads: load reads it later
                 return
-        begin, _, want = extent(self._segment, first, count, self._direct)
-        self._prefetched = (first, count)
-        self._segment.file.prefetch(self._ahead, self._buffer.view[:want], begin)
+        self._prefetched = read
+        self._segment.file.prefetch(self._ahead, self._buffer.view, read.extents)
 
     @property
     def in_flight(self) -> bool:
@@ -237,31 +231,62 @@ class PlainReader:
         """Wait for the prefetch. Returns the bytes read; 0 if they cannot be used."""
         return self._ahead.finish() if self._ahead is not None and self._ahead.pending else 0
 
-    def load(self, first: int, count: int) -> Any:
-        """Read pages as :meth:`read` does, but return only the address of each."""
+    def load(self, read: PlannedRead) -> Any:
+        """Read pages; returns the address of each."""
         assert self._buffer is not None
         self._arrow = self._buffer.arrow
-        prefetched = self._finish_prefetch()
-        self._starts, nbytes = load(
-            self._segment,
-            first,
-            count,
-            self._buffer,
-            0,
-            self._direct,
-            ahead=prefetched if self._prefetched == (first, count) else 0,
-        )
-        self._first = first
-        self.bytes_read += nbytes
-        return self._starts + self._arrow.address
+        ahead = self._finish_prefetch()
+        extents = read.extents
+        if not (self._direct and self._prefetched is read and ahead > 0):
+            read_extents(self._segment, read.pages, extents, self._buffer.view, self._direct)
+        self._prefetched = None
+        self._arrived(read.pages, extents.starts)
+        self.bytes_read += extents.nbytes
+        return extents.starts + self._arrow.address
+
+    def _arrived(self, pages: Any, starts: Any) -> None:
+        """Check the pages that have not been read before; keep them for :meth:`parse`."""
+        check_loaded(self._segment, pages, self._arrow, starts)
+        self._loaded, self._starts = pages, starts
 
     def parse(self) -> list[pa.RecordBatch]:
         """The pages of the last :meth:`load` as record batches."""
-        return parse(self._segment, self._first, self._arrow, self._starts)
+        return parse(self._segment, self._loaded, self._arrow, self._starts)
 
     def close(self) -> None:
         self._finish_prefetch()
         self._buffer = self._arrow = self._ahead = None
+
+    def frames(self, count: int) -> FrameReader:
+        """A reader that keeps ``count`` pages, each in a frame of its own."""
+        return FrameReader(self._segment, count, self._direct)
+
+
+class FrameReader:
+    """Reads single pages into the frames of one buffer."""
+
+    def __init__(self, segment: OpenSegment, frames: int, direct: bool) -> None:
+        self._segment = segment
+        self._direct = direct
+        self._frame = PlainReader.bytes_for(segment, 1, direct)
+        self._buffer: PageBuffer | None = PageBuffer(self._frame * frames)
+        self.bytes_read = 0
+
+    def load(self, frames: Any, pages: Any) -> Any:
+        """Read pages into frames; returns the address and the bytes of each."""
+        assert self._buffer is not None
+        segment = self._segment
+        extents = Extents.apart(
+            segment.offsets[pages], segment.ends(pages), self._direct, self._frame * frames
+        )
+        read_extents(segment, pages, extents, self._buffer.view, self._direct)
+        check_loaded(segment, pages, self._buffer.arrow, extents.starts)
+        self.bytes_read += extents.nbytes
+        sizes = segment.pages.lengths[pages].astype(np.int64)
+        return extents.starts + self._buffer.arrow.address, sizes
+
+    def close(self) -> None:
+        self._buffer = None
 
 
 class MappedReader(PlainReader):
@@ -273,23 +298,58 @@ class MappedReader(PlainReader):
     fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
     """
 
-    def prefetch(self, first: int, count: int) -> None:
+    def prefetch(self, read: PlannedRead) -> None:
         """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
 
-    def load(self, first: int, count: int) -> Any:
+    def load(self, read: PlannedRead) -> Any:
         self._arrow = None  # unmap before mapping again
-        segment = self._segment
-        begin, end = int(segment.offsets[first]), int(segment.ends[first + count - 1])
-        mapped = segment.file.map(begin, end - begin)
+        segment, pages = self._segment, read.pages
+        begin, end = int(segment.offsets[pages[0]]), int(segment.ends(pages[-1]))
+        dense = end - begin <= min(self.nbytes, _SPARSE * read.extents.needed)
+        mapped = segment.file.map(begin, end - begin) if dense else None
         if mapped is None:
-            return super().load(first, count)
+            return super().load(read)
         memory, at = mapped
         self._arrow = pa.py_buffer(memory)
-        self._starts = segment.offsets[first : first + count] + (at - begin)
-        check_new(segment, first, count, self._arrow, self._starts)
-        self._first = first
+        starts = segment.offsets[pages] + (at - begin)
+        self._arrived(pages, starts)
         self.bytes_read += end - begin
-        return self._starts + self._arrow.address
+        return starts + self._arrow.address
+
+
+def read_extents(
+    segment: OpenSegment, pages: Any, extents: Extents, view: memoryview, direct: bool
+) -> None:
+    """Read every range, with one call if they are many and small."""
+    file = segment.file
+    if not direct and len(extents) > 1 and file.read_ranges(view, extents):
+        return
+    for i in range(len(extents)):
+        place, size = int(extents.places[i]), int(extents.sizes[i])
+        offset = int(extents.offsets[i])
+        within = (extents.starts >= place) & (extents.starts < place + size)
+        inside = pages[within]
+        try:
+            got = file.read_into(view[place : place + size], offset, direct)
+        except MasterTableError as error:
+            which = f"page {inside[0]}"
+            if len(inside) > 1:
+                which = f"pages {inside[0]} to {inside[-1]}"
+            raise MasterTableError(f"{which}: {error}") from error
+        if (segment.ends(inside) > offset + got).any():
+            raise_truncated(segment, int(inside[0]), offset + got)
+
+
+def check_loaded(segment: OpenSegment, pages: Any, memory: Any, starts: Any) -> None:
+    """Check those of the loaded pages that have not been read before."""
+    new = np.flatnonzero(~segment.checked[pages])
+    if len(new):
+        check(segment, pages[new], memory, starts[new])
+
+
+def _aio_requests(ranges: int) -> int:
+    """Rounded up, so that it is seldom made anew."""
+    return 1 << max(0, ranges - 1).bit_length()
 
 
 def raise_read_error(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:

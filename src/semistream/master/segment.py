@@ -1,7 +1,7 @@
-"""Writes a segment: sorted batches in, pages of the requested size out.
+"""Writes a segment: batches sorted by code in, pages of the requested size out.
 
 A segment is a plain Arrow IPC file with one record batch per page, so any Arrow reader can open
-it. The position, keys and checksum of each page are in the page index, a separate file.
+it. The position, codes and checksum of each page are in the page index, a separate file.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import pyarrow as pa
 import xxhash
 
 from semistream.errors import ConfigError
-from semistream.keys import KeyCodec
+from semistream.master.codes import KeyCodes
+from semistream.master.duplicates import RepeatedKeys
 from semistream.master.index import SegmentPages
 from semistream.master.manifest import SegmentInfo
+from semistream.master.merge import joined
 from semistream.master.row_sizes import cumulative_bytes
-from semistream.master.sort import joined
 from semistream.master.store import LocalStore, writing
 
 _PADDING = 16  # per buffer: alignment to 8 bytes, and bits that start inside a byte
@@ -47,19 +48,16 @@ class SegmentWriter:
         self._store = store
         self._name = name
         self._kind = kind
-        self._schema = schema
-        self._key = list(key)
-        self._positions = [schema.get_field_index(column) for column in key]
-        self._codec = KeyCodec.for_types([schema.field(i).type for i in self._positions])
+        self._codes = KeyCodes(schema, key)
+        self._schema = self._codes.schema
         self._page_bytes = page_bytes
         self._duplicates = duplicates
-        self._room = page_bytes - _framing(schema)
+        self._room = page_bytes - _framing(self._schema)
         self._pending: list[pa.RecordBatch] = []
         self._pending_bytes = 0
-        self._last: pa.RecordBatch | None = None
-        self._entries: list[tuple[int, int, int, int, int]] = []
-        self._firsts: list[pa.RecordBatch] = []
-        self._lasts: list[pa.RecordBatch] = []
+        self._repeated = RepeatedKeys(self._codes)
+        self._distinct = True
+        self._entries: list[tuple[int, int, int, int, int, int, int]] = []
         self.info: SegmentInfo
         self.pages: SegmentPages
 
@@ -86,33 +84,30 @@ class SegmentWriter:
             raise
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append rows; keys must be in ascending order."""
+        """Append rows of the segment's schema; their codes must be in ascending order."""
         if batch.num_rows == 0:
             return
-        if self._duplicates != "keep":
-            batch = self._without_duplicates(batch)
+        if self._duplicates != "keep" or self._distinct:
+            batch = self._look_for_duplicates(batch)
         self._pending.append(batch)
         self._pending_bytes += batch.nbytes
         if self._pending_bytes >= _PAGES_PER_CUT * self._page_bytes:
             self._cut(final=False)
 
-    def _without_duplicates(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys = batch.select(self._key)
-        rows = keys if self._last is None else joined([self._last, keys])
-        sortable = self._codec.sortable(rows.columns)
-        again = sortable[1:] == sortable[:-1]
-        self._last = keys.take(pa.array([keys.num_rows - 1]))
-        if not again.any():
+    def _look_for_duplicates(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        again = self._repeated.find(batch)
+        if again is None:
             return batch
+        if self._duplicates == "drop":
+            return batch.filter(pa.array(~again))
         if self._duplicates == "refuse":
-            key = _format_key(rows, int(np.flatnonzero(again)[0]))
+            key = _format_key(batch.select(self._codes.key), int(np.flatnonzero(again)[0]))
             raise ConfigError(
                 f"unique=True, but the key {key} occurs more than once; "
                 "remove the duplicates, or use a table with unique=False"
             )
-        if len(again) < batch.num_rows:  # the first row has no predecessor
-            again = np.concatenate(([False], again))
-        return batch.filter(pa.array(~again))
+        self._distinct = False
+        return batch
 
     def _cut(self, final: bool) -> None:
         """Write all full pages of the pending rows; keep the last, partial one."""
@@ -149,26 +144,24 @@ class SegmentWriter:
             return
         self._writer.write_batch(page)
         offset, checksum = self._sink.settle(length)
-        self._entries.append((offset, length, rows, checksum, int(row_bytes.max())))
-        ends = page.select(self._key).take(pa.array([0, rows - 1]))
-        self._firsts.append(ends.slice(0, 1))
-        self._lasts.append(ends.slice(1, 1))
+        codes = self._codes.stored(page)
+        self._entries.append(
+            (offset, length, rows, checksum, int(row_bytes.max()), int(codes[0]), int(codes[-1]))
+        )
 
     def _write_index(self) -> None:
-        key = pa.schema([self._schema.field(i) for i in self._positions])
-        columns = list(zip(*self._entries, strict=True)) or [()] * 5
-        offsets, lengths, rows, row_bytes = (
-            np.array(columns[i], dtype=np.int64) for i in (0, 1, 2, 4)
+        columns = list(zip(*self._entries, strict=True)) or [()] * 7
+        offsets, lengths, rows, row_bytes, firsts, lasts = (
+            np.array(columns[i], dtype=np.int64) for i in (0, 1, 2, 4, 5, 6)
         )
-        empty = pa.RecordBatch.from_pylist([], schema=key)
         self.pages = SegmentPages(
             offsets=offsets,
             lengths=lengths,
             rows=rows,
             checksums=np.array(columns[3], dtype=np.uint64),
             max_row_bytes=row_bytes,
-            firsts=joined(self._firsts) if self._firsts else empty,
-            lasts=joined(self._lasts) if self._lasts else empty,
+            first_codes=firsts,
+            last_codes=lasts,
         )
         data = self.pages.to_bytes()
         with self._store.create(f"segments/{self._name}.index.arrow") as file:
@@ -182,6 +175,7 @@ class SegmentWriter:
             checksum=self._sink.hexdigest(),
             index=f"{self._name}.index.arrow",
             index_checksum=xxhash.xxh3_64_hexdigest(data),
+            distinct=self._distinct,
         )
 
 

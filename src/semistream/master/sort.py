@@ -1,13 +1,10 @@
-"""External merge sort: sorts more rows than fit in memory.
+"""External merge sort: sorts more rows than fit in memory, by a column of 64-bit codes.
 
 Rows are collected into runs of bounded size; each run is sorted and spilled; the runs are
-merged block by block. Nothing here loops over rows::
+merged block by block (:mod:`semistream.master.merge`)::
 
     batches -> [ collect | sort | spill ] -> run files -> [ merge ] -> sorted batches
                       \\____ all fits: sort in memory, no files __________/
-
-Merging k runs: of the blocks in memory, all rows up to the smallest last key are complete (no
-later block can have a smaller key), so they are cut off all blocks, concatenated, sorted, emitted.
 
 Memory: a run takes 40 % of the budget, concatenating and sorting its columns up to as much again.
 A merge holds at most ``memory / 4`` in blocks, and twice that in concatenated pieces.
@@ -15,16 +12,12 @@ A merge holds at most ``memory / 4`` in blocks, and twice that in concatenated p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from semistream.keys import KeyCodec
-from semistream.master.index import Keys, single
+from semistream.master.merge import code_order, joined, merge_by_code
 from semistream.master.store import writing
 
 _MAX_RUN = 1 << 30  # half the range of a text column's 32-bit offsets
@@ -34,10 +27,10 @@ _MIN_BLOCK, _MAX_BLOCK = 32 << 10, 4 << 20
 class ExternalSort:
     """Add batches of one schema, then iterate over :meth:`sorted` once."""
 
-    def __init__(self, schema: pa.Schema, key: Sequence[str], memory: int, folder: Path) -> None:
+    def __init__(self, schema: pa.Schema, codes: str, memory: int, folder: Path) -> None:
         self.schema = schema
-        self.positions = [schema.get_field_index(name) for name in key]
-        self.codec = KeyCodec.for_types([schema.field(i).type for i in self.positions])
+        self._column = codes
+        self._place = schema.get_field_index(codes)
         self.folder = folder
         self.run_bytes = min(_MAX_RUN, max(_MIN_BLOCK, memory * 2 // 5))
         self.block_bytes = min(_MAX_BLOCK, max(_MIN_BLOCK, memory // 256))
@@ -63,7 +56,7 @@ class ExternalSort:
             self._bytes += piece.nbytes
 
     def sorted(self) -> Iterator[pa.RecordBatch]:
-        """All rows in key order, in batches of about a block."""
+        """All rows in code order, in batches of about a block."""
         if not self._runs:
             yield from self._sort_in_memory()
             return
@@ -71,7 +64,7 @@ class ExternalSort:
             self._spill()
         while len(self._runs) > self.fan_in:
             group, self._runs = self._runs[: self.fan_in], self._runs[self.fan_in :]
-            # Oldest runs first, the result appended: equal keys may be reordered, none is lost.
+            # Oldest runs first, the result appended: equal codes may be reordered, none is lost.
             self._runs.append(self._write_run(self._merge(group)))
         yield from self._merge(self._runs)
 
@@ -118,7 +111,7 @@ class ExternalSort:
         columns = []
         while chunks:  # column by column, so that only one is in memory twice
             columns.append(_concatenated(chunks.pop(0)))
-        order = self._order([columns[i] for i in self.positions])
+        order = code_order(columns[self._place])
         step = max(1, rows * self.block_bytes // max(1, nbytes))
         for start in range(0, rows, step):
             if order is None:
@@ -128,95 +121,18 @@ class ExternalSort:
                 block = [column.take(places) for column in columns]
             yield pa.RecordBatch.from_arrays(block, schema=self.schema)
 
-    def _order(self, columns: list[pa.Array]) -> np.ndarray[Any, Any] | None:
-        """Row numbers in key order; None if the rows are already sorted."""
-        if self.codec.exact:
-            keys = self.codec.sortable(columns)
-            if bool(np.all(keys[1:] >= keys[:-1])):
-                return None
-            return np.argsort(keys, kind="stable")
-        names = [str(i) for i in range(len(columns))]
-        table = pa.Table.from_arrays(columns, names=names)
-        places = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in names])
-        return np.asarray(places)
-
     def _merge(self, paths: list[Path]) -> Iterator[pa.RecordBatch]:
-        cursors = [_Cursor(path, self) for path in paths]
-        while cursors:
-            open_ends = [cursor.keys[-1] for cursor in cursors if cursor.has_more]
-            if open_ends:
-                bound = min(open_ends)
-                pieces = [cursor.cut(bound) for cursor in cursors]
-            else:
-                pieces = [cursor.rest() for cursor in cursors]
-            pieces = [piece for piece in pieces if piece.num_rows]
-            merged = joined(pieces)
-            if len(pieces) > 1:
-                order = self._order([merged.column(i) for i in self.positions])
-                merged = merged if order is None else merged.take(pa.array(order))
-            del pieces
-            yield merged
-            cursors = [cursor for cursor in cursors if cursor.refill()]
+        return merge_by_code([_blocks_of(path) for path in paths], self._column)
 
 
-class _Cursor:
-    """The unread part of one run: its block in memory, and the blocks still on disk."""
-
-    def __init__(self, path: Path, sort: ExternalSort) -> None:
-        self._path = path
-        self._sort = sort
-        self._source = pa.OSFile(str(path), "rb")
-        self._reader = pa.ipc.open_file(self._source)
-        self._blocks = int(self._reader.num_record_batches)
-        self._next = 0
-        self.block: pa.RecordBatch = None
-        self.keys: Keys = np.zeros(0)
-        self._load()
-
-    @property
-    def has_more(self) -> bool:
-        return self._next < self._blocks
-
-    def _load(self) -> None:
-        self.block = self._reader.get_batch(self._next)
-        self._next += 1
-        columns = [self.block.column(i) for i in self._sort.positions]
-        self.keys = self._sort.codec.sortable(columns)
-
-    def cut(self, bound: Any) -> pa.RecordBatch:
-        """Remove and return the rows whose key is at most ``bound``."""
-        end = int(np.searchsorted(self.keys, single(bound, self.keys), side="right")[0])
-        piece, self.block = self.block.slice(0, end), self.block.slice(end)
-        self.keys = self.keys[end:]
-        return piece
-
-    def rest(self) -> pa.RecordBatch:
-        piece, self.block = self.block, self.block.slice(0, 0)
-        self.keys = self.keys[:0]
-        return piece
-
-    def refill(self) -> bool:
-        """Load the next block; False at the end of the run, whose file is then removed."""
-        if len(self.keys):
-            return True
-        if self.has_more:
-            self._load()
-            return True
-        self._source.close()
-        self._path.unlink()
-        return False
+def _blocks_of(path: Path) -> Iterator[pa.RecordBatch]:
+    """The blocks of a run, whose file is then removed."""
+    with pa.OSFile(str(path), "rb") as source:
+        reader = pa.ipc.open_file(source)
+        for block in range(reader.num_record_batches):
+            yield reader.get_batch(block)
+    path.unlink()
 
 
 def _concatenated(chunks: list[pa.Array]) -> pa.Array:
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
-
-
-def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    """Concatenate batches into one; needs at least one."""
-    if len(batches) == 1:
-        return batches[0]
-    columns = [
-        pa.concat_arrays([batch.column(i) for batch in batches])
-        for i in range(batches[0].num_columns)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=batches[0].schema)

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError, SchemaError
-from semistream.keys import KeyCodec
+from semistream.keys import Codes, KeyCodec
 from semistream.master.index import PageIndex
 from semistream.master.sql_dialects import Column, Dialect, dialect_of
 from semistream.master.sql_reader import SqlReader
@@ -69,6 +69,7 @@ class SqlMaster:
     version = 0
     mapped = False
     can_address = False
+    code_column = None
 
     def __init__(
         self,
@@ -179,7 +180,13 @@ class SqlMaster:
     def _make_index(self) -> None:
         firsts = self.codec.sortable(self._firsts.columns)
         flat = np.zeros(len(firsts), dtype=np.bool_)
-        self.index = PageIndex(self.codec, firsts, flat, beside=int(self._firsts.nbytes))
+        self.index = PageIndex(
+            self.codec, firsts, flat, int(self._firsts.nbytes), by_code=self.codec.exact
+        )
+
+    @property
+    def distinct(self) -> bool:
+        return self.unique
 
     @property
     def num_pages(self) -> int:
@@ -204,6 +211,10 @@ class SqlMaster:
 
     # -- the PageSource interface ----------------------------------------------------------
 
+    @property
+    def page_schema(self) -> pa.Schema:
+        return self.schema
+
     def can_prefetch(self, direct: bool) -> bool:
         return False
 
@@ -225,7 +236,7 @@ class SqlMaster:
         """Always 0: a database table has no versions."""
         return 0
 
-    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
+    def changed_codes(self, since: int) -> Iterator[Codes] | None:
         return None
 
     def batches(self) -> Iterator[pa.RecordBatch]:

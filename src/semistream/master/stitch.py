@@ -1,77 +1,65 @@
-"""A base in several files: sorted segments, concatenated logically and read as one.
+"""Several files read as one: the base of a parallel build, and the deltas after it.
 
-A parallel build writes one segment per key range. Copying them into one file would send the whole
-table through one process; instead the files are mapped, in key order, into one offset space. Each
-starts at a block boundary, so that direct reads stay aligned. Bytes between the pages of adjacent
-files (a footer, padding, a header) are read and ignored.
+A parallel build writes one segment per range of codes. Copying them into one file would send the
+whole table through one process; instead the files are mapped, one after the other, into one offset
+space. Each starts at a block boundary, so that direct reads stay aligned. Bytes between the pages
+of adjacent files (a footer, padding, a header) are read and ignored.
 """
 
 from __future__ import annotations
 
+import copy
 import mmap
 from collections.abc import Sequence
+from dataclasses import fields
+from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 
 from semistream.errors import MasterTableError
-from semistream.keys import KeyCodec
 from semistream.master.disk_read import DiskRead
+from semistream.master.extents import Extents
 from semistream.master.index import SegmentPages
-from semistream.master.manifest import Manifest, SegmentInfo
-from semistream.master.reader import OpenSegment, open_segment
-from semistream.master.sort import joined
-from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
+from semistream.master.manifest import SegmentInfo
+from semistream.master.reader import OpenSegment
+from semistream.master.store import ALIGNMENT, RangeFile
 
 
-def open_segments(
-    store: LocalStore, manifest: Manifest
-) -> tuple[list[OpenSegment], list[SegmentInfo]]:
-    """Open the base and its deltas. Also returns the info of each segment."""
-    infos = list(manifest.segments)
-    bases = 1
-    while bases < len(infos) and infos[bases].kind == "base":
-        bases += 1
-    opened = [open_segment(store, manifest, info) for info in infos]
-    if bases == 1:
-        return opened, infos
-    base = stitched(opened[:bases], infos[:bases], manifest)
-    return [base, *opened[bases:]], [infos[0], *infos[bases:]]
-
-
-def stitched(
-    parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo], manifest: Manifest
-) -> OpenSegment:
-    """Segments in key order as one."""
+def stitched(parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo]) -> OpenSegment:
+    """Segments one after the other, as one. Files without pages are closed."""
+    used = [(p, info) for p, info in zip(parts, infos, strict=True) if len(p.pages)]
+    used = used or [(parts[0], infos[0])]
+    for part in parts:
+        if all(part is not other for other, _ in used):
+            part.file.close()
+    if len(used) == 1:
+        return used[0][0]
+    parts, infos = [part for part, _ in used], [info for _, info in used]
     starts = _starts([info.bytes for info in infos])
     pages = [part.pages for part in parts]
     shift = np.repeat(np.array(starts, np.int64), [len(p) for p in pages])
-    whole = SegmentPages(
-        offsets=np.concatenate([p.offsets for p in pages]) + shift,
-        lengths=np.concatenate([p.lengths for p in pages]),
-        rows=np.concatenate([p.rows for p in pages]),
-        checksums=np.concatenate([p.checksums for p in pages]),
-        max_row_bytes=np.concatenate([p.max_row_bytes for p in pages]),
-        firsts=joined([p.firsts for p in pages]),
-        lasts=joined([p.lasts for p in pages]),
-    )
-    _check_order(whole, parts[0].path, manifest.key_schema)
+    columns = {
+        field.name: np.concatenate([getattr(p, field.name) for p in pages])
+        for field in fields(SegmentPages)
+    }
+    columns["offsets"] = columns["offsets"] + shift
+    whole = SegmentPages(**columns)
     file = StitchedFile([part.file for part in parts], [info.bytes for info in infos], starts)
-    path = f"{parts[0].path} and the {len(parts) - 1} segments after it"
-    segment = OpenSegment(file, path, parts[0].schema, whole)
-    between = whole.offsets[1:] - (whole.offsets + whole.lengths)[:-1]
-    segment.gap = int(between.max(initial=0))
-    segment.gaps = int(np.count_nonzero(between))
+    segment = OpenSegment(file, file.name, parts[0].codes, whole)
+    firsts = np.cumsum([0, *(len(p) for p in pages)]).tolist()
+    segment.parts = [(first, p.parts[0][1]) for first, p in zip(firsts, parts, strict=False)]
     return segment
 
 
-def _check_order(pages: SegmentPages, path: str, key: pa.Schema) -> None:
-    codec = KeyCodec.for_types(key.types)
-    firsts, lasts = codec.sortable(pages.firsts.columns), codec.sortable(pages.lasts.columns)
-    if bool(np.any(lasts[:-1] > firsts[1:])):
-        raise MasterTableError(
-            f"{path}: the segments of the base overlap or are out of order; build the table again"
-        )
+def check_base_order(parts: Sequence[OpenSegment]) -> None:
+    """Raise if the segments of a base are not in code order."""
+    pages = [part.pages for part in parts if len(part.pages)]
+    for before, after in pairwise(pages):
+        if before.last_codes[-1] > after.first_codes[0]:
+            raise MasterTableError(
+                f"{parts[0].parts[0][1]}: the segments of the base overlap or are out of order; "
+                "build the table again"
+            )
 
 
 def _starts(sizes: Sequence[int]) -> list[int]:
@@ -106,11 +94,26 @@ class StitchedFile:
             done += len(part)
         return done
 
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
-        """As :meth:`LocalFile.prefetch`; does not read ahead across the end of a file."""
-        i, at = self._find(offset)
-        if i + 1 == len(self._files) or offset + len(target) <= self._starts[i + 1]:
-            self._files[i].prefetch(ahead, target, at)
+    def read_ranges(self, target: memoryview, extents: Extents) -> bool:
+        """As :meth:`LocalFile.read_ranges`; False for ranges in several files."""
+        i, here = self._inside_one_file(extents)
+        return here is not None and self._files[i].read_ranges(target, here)
+
+    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
+        """As :meth:`LocalFile.prefetch`; does not read ahead in several files at once."""
+        i, here = self._inside_one_file(extents)
+        if here is not None:
+            self._files[i].prefetch(ahead, target, here)
+
+    def _inside_one_file(self, extents: Extents) -> tuple[int, Extents | None]:
+        """The file that has all these ranges, and the ranges inside it; None if none has."""
+        i, _ = self._find(int(extents.offsets.min()))  # those of frames are in any order
+        end = int((extents.offsets + extents.sizes).max())
+        if i + 1 < len(self._files) and end > self._starts[i + 1]:
+            return i, None
+        here = copy.copy(extents)
+        here.offsets = extents.offsets - self._starts[i]
+        return i, here
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """As :meth:`LocalFile.map`; None for a range across the end of a file."""

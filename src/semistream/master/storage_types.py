@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from semistream.errors import SchemaError
 from semistream.keys import KeyCodec
+from semistream.master.codes import check_no_code_column
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
@@ -53,6 +54,7 @@ def storage_schema(schema: pa.Schema, key: Sequence[str]) -> pa.Schema:
     if not key:
         raise SchemaError("key=[] names no column; give the column(s) to join on")
     stored = storage_fields(schema)
+    check_no_code_column(schema.names)
     _check_unique_names(list(key), "key")
     absent = [name for name in key if name not in schema.names]
     if absent:

@@ -18,14 +18,18 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, Protocol
 
 from semistream.errors import MasterTableError
-from semistream.master.disk_read import DiskRead
+from semistream.master.disk_read import DiskRead, address_of
 from semistream.master.files import Files
+
+if TYPE_CHECKING:
+    from semistream.master.extents import Extents
 
 ALIGNMENT = 4096
 _MADV_POPULATE_READ = 22  # Linux 5.14; Python has no constant for it
+_ADVISED = 8  # ranges: more of them are small, and the advice would cost more than it saves
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 Condition = Callable[[], bool]
 
@@ -42,9 +46,12 @@ class RangeFile(Protocol):
     def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
         """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
 
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
-        """Start reading the range of the next :meth:`read_into`: directly into ``target`` with
-        ``ahead``, otherwise into the page cache."""
+    def read_ranges(self, target: memoryview, extents: Extents) -> bool:
+        """Read many small ranges through the page cache; False if one failed or is short."""
+
+    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
+        """Start reading these ranges: directly into ``target`` with ``ahead``, otherwise into
+        the page cache."""
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """Map a range without a copy; None if that is not possible."""
@@ -272,12 +279,21 @@ class LocalFile:
                 break
         return done
 
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, offset: int) -> None:
+    def read_ranges(self, target: memoryview, extents: Extents) -> bool:
+        from semistream import kernels
+
+        address = address_of(target)
+        ranges = extents.places, extents.offsets, extents.sizes
+        return int(kernels.disk.read_ranges(self._cached, address, *ranges)) == len(extents)
+
+    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
         if ahead is not None:
-            ahead.begin(self._direct_descriptor(), target, offset)
-        elif hasattr(os, "posix_fadvise"):
+            descriptor = self._direct_descriptor()
+            ahead.begin(descriptor, address_of(target), extents)
+        elif hasattr(os, "posix_fadvise") and len(extents) <= _ADVISED:
             with contextlib.suppress(OSError):  # it is only advice
-                os.posix_fadvise(self._cached, offset, len(target), os.POSIX_FADV_WILLNEED)
+                for offset, size in zip(extents.offsets, extents.sizes, strict=True):
+                    os.posix_fadvise(self._cached, offset, size, os.POSIX_FADV_WILLNEED)
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """A map of a range with all its pages resident, and the offset of the range in it.

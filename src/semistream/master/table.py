@@ -10,21 +10,23 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError
-from semistream.keys import KeyCodec
+from semistream.keys import Codes
 from semistream.master import manifest as manifests
+from semistream.master.codes import KeyCodes
 from semistream.master.index import PageIndex
+from semistream.master.logical_pages import LogicalPages
 from semistream.master.manifest import Manifest
-from semistream.master.merge import MergingReader
-from semistream.master.page_layout import PageLayout
+from semistream.master.merge import merge_by_code
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
 from semistream.master.reader import MappedReader, PlainReader
-from semistream.master.stitch import open_segments
 from semistream.master.store import LocalStore
 
 
 class MasterTable:
-    """One version of a table on disk: rows sorted by key, in pages.
+    """One version of a table on disk: rows sorted by the codes of their keys, in pages.
+
+    For keys of integers, dates, times and the like, that is key order.
 
     Create one with :meth:`build` or :meth:`open`. It is immutable: :meth:`upsert`,
     :meth:`delete` and :meth:`compact` publish a new version and return it. Readers of an older
@@ -46,14 +48,12 @@ class MasterTable:
         self.manifest = manifest
         self.pinned = pinned
         self.mapped = mapped
-        self.codec = KeyCodec.for_types(
-            [manifest.schema.field(name).type for name in manifest.key], list(manifest.key)
-        )
+        self.codes = KeyCodes(manifest.schema, manifest.key)
+        self.codec = self.codes.codec
         self.store = LocalStore(path)
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
-        self.segments, infos = open_segments(self.store, manifest)
-        self.layout = PageLayout(self.segments, infos, self.codec)
-        self.index: PageIndex = self.layout.index
+        self.pages = LogicalPages(self.store, manifest, self.codec)
+        self.index: PageIndex = self.pages.index
 
     @classmethod
     def build(
@@ -63,7 +63,7 @@ class MasterTable:
         key: str | Sequence[str],
         unique: bool = False,
         *,
-        page_bytes: int | str = "256KiB",
+        page_bytes: int | str = "32KiB",
         memory: int | str = "512MB",
         overwrite: bool = False,
         progress: Progress = None,
@@ -146,6 +146,21 @@ class MasterTable:
         return self.manifest.unique
 
     @property
+    def distinct(self) -> bool:
+        """Whether every key has at most one row, declared with ``unique`` or not."""
+        return self.manifest.distinct
+
+    @property
+    def page_schema(self) -> pa.Schema:
+        """The schema of pages: the table's columns, and :attr:`code_column`."""
+        return self.codes.schema
+
+    @property
+    def code_column(self) -> str:
+        """The column of a page with the codes of its keys. Rows are sorted by it."""
+        return self.codes.column
+
+    @property
     def num_rows(self) -> int:
         """Visible rows: without those that a delta replaced or deleted."""
         return self.manifest.num_rows
@@ -161,8 +176,8 @@ class MasterTable:
 
     @property
     def num_pages(self) -> int:
-        """Number of logical pages, as numbered by :meth:`reader`. Merged pages may be empty."""
-        return self.layout.num_pages
+        """Number of pages, as numbered by :meth:`reader`: the base's, then those of each delta."""
+        return self.pages.num_pages
 
     @property
     def nbytes(self) -> int:
@@ -171,51 +186,56 @@ class MasterTable:
 
     @property
     def max_page_bytes(self) -> int:
-        """The largest logical page, with its framing."""
-        return self.layout.max_page_bytes
+        """The largest page, with its framing."""
+        return int(self.pages.pages.lengths.max(initial=0))
 
     @cached_property
     def max_row_bytes(self) -> int:
         """Values and offsets of the largest row."""
-        return self.layout.max_row_bytes
+        return int(self.pages.pages.max_row_bytes.max(initial=0))
 
     @cached_property
     def row_bytes(self) -> float:
         """Bytes of an average row on disk, framing included."""
-        return self.layout.row_bytes
+        return self.pages.row_bytes
 
     @property
     def can_address(self) -> bool:
-        return self.layout.plain is not None
+        return self.pages.segment.page_check.addressable
 
     def can_prefetch(self, direct: bool) -> bool:
         return self.can_address and (direct or not self.mapped)
 
     def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
-        if self.layout.plain is not None:
-            return PlainReader.bytes_for(self.layout.plain, pages_at_once, direct)
-        return MergingReader.bytes_for(self.layout, self.codec, pages_at_once, direct)
+        return PlainReader.bytes_for(self.pages.segment, pages_at_once, direct)
 
     def at_version(self, version: int) -> MasterTable:
         """Another version of this table, with the same ``mapped`` setting."""
-        return MasterTable.open(self.path, version, mapped=self.mapped)
+        table = MasterTable.open(self.path, version, mapped=self.mapped)
+        table.pages.adopt_checks(self.pages)
+        return table
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
-        """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache."""
+        """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache.
+
+        Pages have the table's columns and :attr:`code_column`, and also rows that a later delta
+        has replaced or deleted: ``index.visible`` tells which.
+        """
         if pages_at_once < 1:
             raise ConfigError(f"pages_at_once={pages_at_once}; a reader holds at least one page")
-        if self.layout.plain is not None:
-            kind = MappedReader if self.mapped and not direct else PlainReader
-            return kind(self.layout.plain, pages_at_once, direct)
-        return MergingReader(self.layout, self.schema, self.codec, pages_at_once, direct)
+        kind = MappedReader if self.mapped and not direct else PlainReader
+        return kind(self.pages.segment, pages_at_once, direct)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows in key order, page by page; each is valid until the next one is read."""
-        reader = self.reader()
-        for page in range(self.num_pages):
-            (batch,) = reader.read(page)
-            if batch.num_rows:
-                yield batch
+        """All visible rows in the order of their codes; each batch is valid until the next one
+        is read."""
+        for batch in self.coded_batches():
+            yield batch.select(self.schema.names)
+
+    def coded_batches(self) -> Iterator[pa.RecordBatch]:
+        """The same with the column of codes."""
+        streams = self.pages.streams()
+        return streams[0] if len(streams) == 1 else merge_by_code(streams, self.code_column)
 
     def to_table(self) -> pa.Table:
         """All rows in memory. For small tables, and for tests."""
@@ -223,7 +243,7 @@ class MasterTable:
         return pa.Table.from_batches(copies, schema=self.schema)
 
     def read(self, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
-        """The first ``limit`` rows in key order, in memory. Default: all rows, all columns."""
+        """The first ``limit`` rows in code order, in memory. Default: all rows, all columns."""
         from semistream.master.lookup import read
 
         return read(self, columns, limit)
@@ -247,15 +267,15 @@ class MasterTable:
         versions = manifests.list_versions(self.store)
         return versions[-1] if versions else self.version
 
-    def changed_keys(self, since: int) -> Iterator[pa.RecordBatch] | None:
-        """Keys that were upserted or deleted after version ``since``, up to this version.
+    def changed_codes(self, since: int) -> Iterator[Codes] | None:
+        """Codes of the keys that were upserted or deleted after version ``since``, up to this one.
 
         None if unknown: the table was rebuilt in between, or the versions in between were
         vacuumed.
         """
-        from semistream.master.changes import changed_keys
+        from semistream.master.changes import changed_codes
 
-        return changed_keys(self, since)
+        return changed_codes(self, since)
 
     def upsert(self, data: Any, *, memory: int | str = "512MB") -> MasterTable:
         """Publish a version in which the given rows replace all rows of their keys.

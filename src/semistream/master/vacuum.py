@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import manifest as manifests
+from semistream.master.changed import ChangedCodes
 from semistream.master.manifest import Manifest
 from semistream.master.pins import expire_idle, pinned_versions
 from semistream.master.reader import open_segment
@@ -64,6 +65,8 @@ def _prove(store: LocalStore, version: int) -> None:
         manifest = manifests.read_manifest(store, version)
         for info in manifest.segments:
             open_segment(store, manifest, info).file.close()
+            if info.changed is not None:
+                ChangedCodes.read(store, info.changed)
             size = store.size(info.file)
             if size != info.bytes:
                 raise MasterTableError(
@@ -119,9 +122,9 @@ def _sweep(
     files = nbytes = 0
     for name in listed:
         file, token = f"{_SEGMENTS}/{name}", name.split(".")[0]
-        if name in used:
+        if file in used:
             continue
-        is_litter = name in unneeded or token in writers.dead
+        is_litter = file in unneeded or token in writers.dead
         if not is_litter and (
             token in writers.alive or now - (store.modified(file) or now) <= GRACE
         ):
@@ -156,5 +159,4 @@ def _readable(store: LocalStore, name: str, version: int) -> Manifest | None:
 
 
 def _files_of(manifest: Manifest | None) -> set[str]:
-    segments = () if manifest is None else manifest.segments
-    return {name for info in segments for name in (info.name, info.index)}
+    return set() if manifest is None else manifest.files

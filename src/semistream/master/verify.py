@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import xxhash
 
 from semistream.errors import MasterTableError
-from semistream.keys import KeyCodec
-from semistream.master.index import SegmentPages, single
-from semistream.master.manifest import Manifest, SegmentInfo, read_manifest
+from semistream.master.changed import ChangedCodes, contains
+from semistream.master.duplicates import RepeatedKeys
+from semistream.master.index import SegmentPages
+from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo, read_manifest
 from semistream.master.page_check import PageCheck
 from semistream.master.store import LocalStore, RangeFile
 from semistream.master.table import MasterTable
@@ -50,6 +50,8 @@ def verify(
     problems: list[Problem] = []
     for info in manifest.segments:
         problems += _Segment(store, manifest, info).problems(on_page)
+    if manifest.changed is not None:
+        problems += _changed_codes(store, manifest.changed)[1]
     if not problems:
         problems += _row_count(store, manifest)
     return problems
@@ -64,16 +66,29 @@ def _row_count(store: LocalStore, manifest: Manifest) -> list[Problem]:
     return [Problem(f"version {manifest.version}", None, what)]
 
 
+def _changed_codes(
+    store: LocalStore, info: ChangedInfo
+) -> tuple[ChangedCodes | None, list[Problem]]:
+    try:
+        return ChangedCodes.read(store, info), []
+    except MasterTableError as error:
+        return None, [Problem(info.file, None, str(error))]
+
+
 class _Segment:
     def __init__(self, store: LocalStore, manifest: Manifest, info: SegmentInfo) -> None:
         self.store = store
         self.manifest = manifest
         self.info = info
-        self.schema = manifest.segment_schema(info)
-        self.codec = KeyCodec.for_types([manifest.schema.field(k).type for k in manifest.key])
-        self.check = PageCheck(self.schema, manifest.key_schema)
+        self.codes = manifest.key_codes()
+        self.check = PageCheck(self.codes)
+        self.repeated = RepeatedKeys(self.codes)
         self.found: list[Problem] = []
-        self.last_key: Any = None
+        self.last_code: int | None = None
+        self.changed: ChangedCodes | None = None
+        if info.changed is not None:
+            self.changed, self.found = _changed_codes(store, info.changed)
+        self.met = np.zeros(0 if self.changed is None else len(self.changed), np.bool_)
 
     def problem(self, page: int | None, what: str, file: str | None = None) -> None:
         self.found.append(Problem(file or self.info.file, page, what))
@@ -95,6 +110,8 @@ class _Segment:
             return self.found
         try:
             self._pages(file, pages, size, on_page)
+            if self.changed is not None and not self.found:
+                self._changes(self.changed)
         except MasterTableError as error:
             self.problem(None, str(error))
         finally:
@@ -104,9 +121,7 @@ class _Segment:
     def _index(self) -> SegmentPages | None:
         try:
             data = self.store.read(self.info.index_file)
-            return SegmentPages.from_bytes(
-                data, self.info.index_checksum, self.manifest.key_schema, self.info.index_file
-            )
+            return SegmentPages.from_bytes(data, self.info.index_checksum, self.info.index_file)
         except MasterTableError as error:
             self.problem(None, str(error), self.info.index_file)
             return None
@@ -136,28 +151,38 @@ class _Segment:
             self.problem(page, "damaged: the checksum does not match")
             return
         content = pa.py_buffer(data)
-        malformed = self.check.malformed(content, int(pages.rows[page]))
-        if malformed is not None:
-            self.problem(page, f"not a page of this table: {malformed}")
-            return
-        self._order(page, pa.ipc.read_record_batch(content, self.schema), pages)
+        ends = int(pages.first_codes[page]), int(pages.last_codes[page])
+        problem = self.check.problem(content, int(pages.rows[page]), *ends)
+        if problem is not None:
+            named = "" if problem.readable else "not a page of this table: "
+            self.problem(page, named + problem.what)
+        if problem is None or problem.readable:
+            batch = pa.ipc.read_record_batch(content, self.codes.schema)
+            self._order(page, batch, in_order=problem is None)
 
-    def _order(self, page: int, batch: pa.RecordBatch, pages: SegmentPages) -> None:
-        keys = self.codec.sortable([batch.column(name) for name in self.manifest.key])
-        ends = [
-            self.codec.sortable(rows.slice(page, 1).columns)[0]
-            for rows in (pages.firsts, pages.lasts)
-        ]
-        if [keys[0], keys[-1]] != ends:
-            self.problem(page, "its first or last key is not the one in the page index")
-        if self.last_key is not None:
-            keys = np.concatenate([single(self.last_key, keys), keys])
-        before, after = keys[:-1], keys[1:]
-        if bool(np.any(before > after)):
-            self.problem(page, "the keys are out of order")
-        elif self.manifest.unique and bool(np.any(before == after)):
-            self.problem(page, "duplicate key in a unique table")
-        self.last_key = keys[-1]
+    def _order(self, page: int, batch: pa.RecordBatch, in_order: bool) -> None:
+        """Compare with the pages before it."""
+        codes = self.codes.stored(batch)
+        if in_order and self.last_code is not None and self.last_code > codes[0]:
+            self.problem(page, "its keys are out of order")
+        again = self.repeated.find(batch)
+        if again is not None and in_order:
+            if self.manifest.unique:
+                self.problem(page, "duplicate key in a unique table")
+            elif self.info.distinct:
+                self.problem(page, "duplicate key in a segment of distinct keys")
+        self.last_code = int(codes[-1])
+        if self.changed is not None and in_order:
+            if not contains(self.changed.codes, codes).all():
+                self.problem(page, "a row's code is not among the delta's changed codes")
+            else:
+                self.met[np.searchsorted(self.changed.codes, codes)] = True
+
+    def _changes(self, changed: ChangedCodes) -> None:
+        if not np.array_equal(self.met, changed.present):
+            assert self.info.changed is not None
+            what = "it does not say correctly which codes have rows in the delta"
+            self.problem(None, what, self.info.changed.file)
 
 
 def _read(file: RangeFile, offset: int, length: int) -> bytearray:

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from semistream.master.manifest import check_format_version
+from semistream.master.format_version import check_format_version
 from semistream.master.store import LocalStore, writing
 
 GRACE = 7 * 24 * 3600.0  # seconds of inactivity after which a writer on another machine is dead

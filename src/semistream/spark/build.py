@@ -1,33 +1,34 @@
 """``ss.build_master``: write a DataFrame of any size to a master table, in parallel.
 
-Spark range-partitions the rows by key and sorts each partition. A task writes its range as one
-segment into the table's folder, and the driver publishes one manifest that lists them all.
-Nothing is visible before that. Segments of failed attempts are removed.
+A first step computes the code of every key; Spark range-partitions the rows by code and sorts each
+partition. A task writes its range as one segment into the table's folder, and the driver publishes
+one manifest that lists them all. Nothing is visible before that. Segments of failed attempts are
+removed.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from semistream.errors import ConfigError, InternalError, SchemaError
-from semistream.keys import KeyCodec
+from semistream.keys import Codes, KeyCodec
 from semistream.master import MasterTable
 from semistream.master import manifest as manifests
 from semistream.master.build import _claim, _key_names, _tidy, publish
+from semistream.master.codes import CODE_COLUMN, KeyCodes
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.segment import SegmentWriter
-from semistream.master.storage_types import storage_schema, to_storage
+from semistream.master.storage_types import drop_null_keys, storage_schema, to_storage
 from semistream.master.store import LocalStore
 from semistream.master.workspace import Workspace
 from semistream.memory import parse_size
@@ -41,7 +42,7 @@ def build_master(
     key: str | Sequence[str] | None = None,
     unique: bool = False,
     *,
-    page_bytes: int | str = "256KiB",
+    page_bytes: int | str = "32KiB",
     partitions: int | None = None,
     overwrite: bool = False,
     mode: str = "build",
@@ -95,7 +96,7 @@ def _build(
             root, workspace.token, "segments", schema, key, page_size,
             "refuse" if unique else "keep",
         )  # fmt: skip
-        written, without_key = _write_in_parallel(df, key, partitions, task, store)
+        written, without_key = _write_in_parallel(df, partitions, task)
         infos = [info for info in written if info.rows] or written[:1]
         _remove_all_but(store, workspace.token, infos)
         manifest = Manifest(
@@ -111,7 +112,7 @@ def _build(
             rows_without_key=without_key,
             segments=tuple(infos),
         )
-        publish(store, workspace, manifest, infos)
+        publish(store, workspace, manifest, [file for info in infos for file in info.files])
     return MasterTable.open(store.root, manifest.version)._unpinned()
 
 
@@ -137,17 +138,19 @@ def _upsert(
             os.path.abspath(store.root), "run", f"work/{workspace.token}", schema, table.key,
             table.manifest.page_bytes, "refuse" if table.unique else "keep",
         )  # fmt: skip
-        written, _ = _write_in_parallel(df, table.key, partitions, task, store)
+        written, _ = _write_in_parallel(df, partitions, task)
         files = [workspace.folder / "segments" / info.name for info in written if info.rows]
-        return table.upsert(pa.RecordBatchReader.from_batches(schema, _batches(files)))
+        return table.upsert(
+            pa.RecordBatchReader.from_batches(schema, _batches(files, schema.names))
+        )
 
 
-def _batches(files: Sequence[os.PathLike[str]]) -> Iterator[pa.RecordBatch]:
+def _batches(files: Sequence[os.PathLike[str]], names: list[str]) -> Iterator[pa.RecordBatch]:
     for file in files:
         with pa.OSFile(os.fspath(file), "rb") as source:
             reader = pa.ipc.open_file(source)
             for page in range(reader.num_record_batches):
-                yield reader.get_batch(page)
+                yield reader.get_batch(page).select(names)
 
 
 def _stored(df: DataFrame, key: Sequence[str]) -> pa.Schema:
@@ -176,23 +179,18 @@ def _utc(kind: pa.DataType) -> pa.DataType:
 
 
 def _write_in_parallel(
-    df: DataFrame,
-    key: Sequence[str],
-    partitions: int | None,
-    task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
-    store: LocalStore,
+    df: DataFrame, partitions: int | None, task: WriteSegment
 ) -> tuple[list[SegmentInfo], int]:
-    """Returns the segments that the tasks wrote, in key order, and the number of null keys."""
-    columns = [df[_quoted(name)] for name in key]
-    no_key = reduce(lambda a, b: a | b, [column.isNull() for column in columns])
-    # One scan: rows with a null key sort first in their range, and the tasks count them.
-    ranged = (
-        df.repartitionByRange(partitions, *columns)
-        if partitions
-        else df.repartitionByRange(*columns)
+    """Returns the segments that the tasks wrote, in code order, and the number of null keys."""
+    coded = df.mapInArrow(
+        AddCodes(task.schema, task.key), StructType([*df.schema.fields, _CODE_FIELD])
     )
-    order = [no_key.desc(), *(column.asc() for column in columns)]
-    rows = ranged.sortWithinPartitions(*order).mapInArrow(task, REPORT)
+    # One scan: rows with a null key have no code and sort first, and the tasks count them.
+    code = coded[CODE_COLUMN]
+    ranged = (
+        coded.repartitionByRange(partitions, code) if partitions else coded.repartitionByRange(code)
+    )
+    rows = ranged.sortWithinPartitions(code.asc_nulls_first()).mapInArrow(task, REPORT)
     with reraise_semistream_errors():
         reports = [json.loads(row.report) for row in rows.collect()]
     reports.sort(key=lambda report: report["partition"])
@@ -208,16 +206,30 @@ def _empty(task: Any) -> SegmentInfo:
     return SegmentInfo(**json.loads(report.column(0)[0].as_py())["segment"])
 
 
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 REPORT = StructType().add("report", "string")
+_CODE_FIELD = StructField(CODE_COLUMN, LongType())
+
+
+@dataclass(frozen=True)
+class AddCodes:
+    """The first step: adds the code of each row's key; null for a null key."""
+
+    schema: pa.Schema
+    key: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        codec = KeyCodec.for_types([self.schema.field(name).type for name in self.key])
+        for batch in batches:
+            keys = pa.schema([self.schema.field(name) for name in self.key])
+            stored = to_storage(batch.select(list(self.key)), keys)
+            codes, valid = codec.codes(stored.columns)
+            column = pa.array(codes, mask=None if valid is None else ~valid)
+            yield batch.append_column(CODE_COLUMN, column)
 
 
 @dataclass(frozen=True)
 class WriteSegment:
-    """The task: checks the sorted rows of one key range and writes them as one segment."""
+    """The task: checks the sorted rows of one range of codes and writes them as one segment."""
 
     root: str
     token: str
@@ -238,18 +250,19 @@ class WriteSegment:
             partition, attempt = context.partitionId(), context.taskAttemptId()
         name = f"{self.token}.{partition:05d}-{attempt}"
         base = self.root if self.folder == "segments" else os.path.join(self.root, self.folder)
-        codec = KeyCodec.for_types([self.schema.field(k).type for k in self.key])
+        codes = KeyCodes(self.schema, self.key)
         seen = kept = 0
-        last: Any = None
+        last: int | None = None
         with SegmentWriter(
             LocalStore(base), name, "base", self.schema, self.key, self.page_bytes, self.duplicates
         ) as writer:
             for batch in batches:
-                rows = _with_key(to_storage(batch, self.schema), self.key)
+                data = to_storage(batch.drop_columns([CODE_COLUMN]), self.schema)
+                rows = codes.add(drop_null_keys(data, self.key))
                 seen += batch.num_rows
                 kept += rows.num_rows
                 if rows.num_rows:
-                    last = _in_order(codec, [rows.column(k) for k in self.key], last)
+                    last = _in_order(codes.stored(rows), last)
                     writer.write(rows)
         report = {
             "partition": partition,
@@ -259,26 +272,20 @@ class WriteSegment:
         yield pa.RecordBatch.from_pydict({"report": [json.dumps(report)]})
 
 
-def _with_key(batch: pa.RecordBatch, key: Sequence[str]) -> pa.RecordBatch:
-    from semistream.master.storage_types import drop_null_keys
-
-    return drop_null_keys(batch, key)
-
-
-def _in_order(codec: KeyCodec, columns: list[pa.Array], last: Any) -> Any:
-    """Check that Spark's sort order is the table's. Returns the last key of the batch."""
-    keys = codec.sortable(columns)
-    if bool(np.any(keys[:-1] > keys[1:])) or (last is not None and last > keys[0]):
+def _in_order(codes: Codes, last: int | None) -> int:
+    """Check that Spark has sorted the rows. Returns the last code of the batch."""
+    if bool(np.any(codes[:-1] > codes[1:])) or (last is not None and last > codes[0]):
         raise InternalError(
-            f"Spark's sort order of the key type {', '.join(map(str, codec.types))} differs from "
-            "the master table's; use MasterTable.build, and please report this"
+            "the rows of a range do not come in the order of their codes; use MasterTable.build, "
+            "and please report this"
         )
-    return keys[-1]
+    return int(codes[-1])
 
 
 def _remove_all_but(store: LocalStore, token: str, infos: Sequence[SegmentInfo]) -> None:
     """Remove segments of failed and speculative task attempts."""
-    wanted = {name for info in infos for name in (info.name, info.index)}
+    wanted = {file for info in infos for file in info.files}
     for name in store.list("segments"):
-        if name.startswith(f"{token}.") and name not in wanted:
-            store.delete(f"segments/{name}")
+        file = f"segments/{name}"
+        if name.startswith(f"{token}.") and file not in wanted:
+            store.delete(file)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from semistream.master.sort import joined
+from semistream.master.merge import joined
 
 ROWS = 1 << 16
 _BYTES = 4 << 20

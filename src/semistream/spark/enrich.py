@@ -22,6 +22,7 @@ from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
 from semistream.spark.schema import check_key_collations, output_schemas, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
+from semistream.warmup.background import warm_up_in_background
 
 MEMORY = "256MB"
 Master = PageSource | str | os.PathLike[str]
@@ -75,6 +76,7 @@ def enrich(
     The driver protects these versions from vacuum until it exits: for each table the two newest
     that batch queries use, and all that were opened explicitly.
     """
+    warm_up_in_background()
     lookups = _lookups(master, on, how, select, using)
     budget = _budget(memory, using)
     session = df.sparkSession

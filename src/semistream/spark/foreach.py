@@ -19,6 +19,7 @@ _MESSAGE = "partition int, rows long, nbytes long, name string, schema binary"
 _RUN = "spark.jobGroup.id"  # Spark uses the run id as the job group
 _REMEMBERED = 1000  # (run, sink) pairs of this process whose last batch is kept
 Part = Callable[[DataFrame], DataFrame]
+Join = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class ForeachBatch:
@@ -27,11 +28,17 @@ class ForeachBatch:
     Each warehouse receives its part exactly once, however often Spark runs the batch. A batch that
     failed between two warehouses is completed by its replay. Every route has its own ledger
     entries, even if two routes write to the same place.
+
+    ``join`` is applied to the rows of a task before they are written, in the same transfer to
+    Python.
     """
 
-    def __init__(self, *routes: tuple[Sink, Part], name: str | None = None) -> None:
+    def __init__(
+        self, *routes: tuple[Sink, Part], name: str | None = None, join: Join | None = None
+    ) -> None:
         self._routes = routes
         self._name = name
+        self._join = join
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
         context = df.sparkSession.sparkContext
@@ -52,10 +59,9 @@ class ForeachBatch:
             if several:
                 df.unpersist()
 
-    @staticmethod
-    def _staged(df: DataFrame, sink: Sink, batch: Batch) -> list[Staged]:
+    def _staged(self, df: DataFrame, sink: Sink, batch: Batch) -> list[Staged]:
         with reraise_semistream_errors():
-            rows = df.mapInArrow(_Stage(sink, batch), _MESSAGE).collect()
+            rows = df.mapInArrow(_Stage(sink, batch, self._join), _MESSAGE).collect()
         return [
             Staged(batch, row.partition, row.rows, row.nbytes, row.name, bytes(row.schema))
             for row in rows
@@ -132,15 +138,17 @@ class PostgresSink(ForeachBatch):
 
 
 class _Stage:
-    """The task: stages its rows."""
+    """The task: joins its rows, if there is a join, and stages them."""
 
-    def __init__(self, sink: Sink, batch: Batch) -> None:
+    def __init__(self, sink: Sink, batch: Batch, join: Join | None) -> None:
         self._sink = sink
         self._batch = batch
+        self._join = join
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context: Any = TaskContext.get()
-        staged = self._sink.stage(batches, None, self._batch, context.partitionId())
+        rows = batches if self._join is None else self._join(iter(batches))
+        staged = self._sink.stage(rows, None, self._batch, context.partitionId())
         yield pa.RecordBatch.from_arrays(
             [
                 pa.array([staged.partition], pa.int32()),

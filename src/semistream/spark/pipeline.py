@@ -11,6 +11,7 @@ from typing import Any
 import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql.utils import is_remote
 
 from semistream.errors import SemistreamError
 from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
@@ -20,7 +21,8 @@ from semistream.sinks import open_sink
 from semistream.spark import steps
 from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
-from semistream.spark.sink import to_warehouse
+from semistream.spark.sink import to_warehouse, write_each_batch
+from semistream.warmup.background import warm_up_in_background
 
 KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
@@ -28,6 +30,7 @@ _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
 
 def open_session(pipeline: Pipeline) -> SparkSession:
     """A session with the pipeline's settings; the environment's Spark master takes precedence."""
+    warm_up_in_background()  # while the JVM starts
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings: dict[str, Any] = {
         "spark.ui.enabled": "false",
@@ -101,7 +104,8 @@ def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
             )
         )
     if sink.output != "spark" and not pipeline.steps:
-        return to_warehouse(df, lookups, output=sink.output, **join, **_place(pipeline))
+        write = to_warehouse if is_remote() else write_each_batch
+        return write(df, lookups, output=sink.output, **join, **_place(pipeline))
     rows = apply(pipeline, granted, enrich(df, lookups, **join) if lookups else df)
     if sink.output == "spark":
         writer = rows.writeStream.format(str(sink.format))

@@ -10,6 +10,7 @@ once; Spark identifies the batch and runs it until it is committed.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,7 @@ from semistream.spark.schema import check_key_collations, master_field, spark_ar
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
+from semistream.warmup.background import warm_up_in_background
 
 FORMAT = "semistream"
 
@@ -84,16 +86,50 @@ def to_warehouse(
     Tables, columns and the target are checked immediately. Set the trigger and the
     ``checkpointLocation`` on the writer, and start it.
     """
+    register(df.sparkSession)
+    texts, _ = _checked(df, lookups, output=output, memory=memory, using=using, **options)
+    return df.writeStream.format(FORMAT).options(**texts)
+
+
+def write_each_batch(
+    df: DataFrame,
+    lookups: Sequence[Lookup] | Lookup = (),
+    *,
+    output: str = "parquet",
+    memory: int | str = "256MB",
+    using: str = "auto",
+    **options: Any,
+) -> DataStreamWriter:
+    """:func:`to_warehouse` by ``foreachBatch``: the same rows in the same transfer to Python, and
+    the same ledger, so that a query may be restarted with either.
+
+    The driver commits by itself, where Spark would start four further Python processes to look
+    up, plan, create and commit a data source: seconds of the first batch.
+    """
+    from semistream.spark.foreach import ForeachBatch
+
+    texts, plan = _checked(df, lookups, output=output, memory=memory, using=using, **options)
+    session = df.sparkSession
+    writer = WarehouseWriter(texts, task_metrics(session), task_slots(session))
+    return df.writeStream.foreachBatch(
+        ForeachBatch((plan.sink, lambda part: part), join=writer.join)
+    )
+
+
+def _checked(
+    df: DataFrame, lookups: Sequence[Lookup] | Lookup, **options: Any
+) -> tuple[dict[str, str], SinkPlan]:
+    """The options of the sink, after everything that can be checked early."""
     from semistream.spark.schema import stream_schema
 
-    register(df.sparkSession)
+    warm_up_in_background()
     chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
-    texts = options_of(chosen, output=output, memory=memory, using=using, **options)
+    texts = options_of(chosen, **options)
     plan = plan_of(texts)
     _check_key_collations(plan, df.schema)
     _, joined = bind(plan, stream_schema(df.schema, df.sparkSession))
     plan.sink.check(joined)
-    return df.writeStream.format(FORMAT).options(**texts)
+    return texts, plan
 
 
 def bind(
@@ -127,9 +163,18 @@ def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]
     """The table of a look-up, and whether batches of the query follow its newest version."""
     path = lookup.master
     if batch is not None and isinstance(path, str) and (Path(path) / "manifests").is_dir():
-        return MasterTable.open(path, pinned_version(path, batch)), True
+        manifests = (Path(path) / "manifests").stat()
+        identity = manifests.st_dev, manifests.st_ino, manifests.st_mtime_ns
+        return _table_at(path, pinned_version(path, batch), identity), True
     source = open_source(path)
     return source, isinstance(source, MasterTable) and not source.pinned
+
+
+@functools.lru_cache(maxsize=8)
+def _table_at(path: str, version: int, identity: tuple[int, ...]) -> MasterTable:
+    """A version, opened once and not for every task; ``identity`` changes with the folder, if a
+    table was removed and built again."""
+    return MasterTable.open(path, version)
 
 
 def _check_key_collations(plan: SinkPlan, schema: StructType) -> None:
@@ -184,13 +229,13 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
         if context is None or batch is None:
             raise SemistreamError("the warehouse sink ran outside of a micro-batch")
         plan = plan_of(self.options)
-        rows = self._joined(plan, iterator)
+        rows = self.join(iterator)
         staged = plan.sink.stage(rows, None, Batch(batch.query, batch.batch), context.partitionId())
         return Message(staged)
 
-    def _joined(
-        self, plan: SinkPlan, iterator: Iterator[pa.RecordBatch]
-    ) -> Iterator[pa.RecordBatch]:
+    def join(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Join the rows of a task; used in the sink, and in ``foreachBatch``."""
+        plan = plan_of(self.options)
         first = next((batch for batch in iterator if batch.num_rows), None)
         if first is None:
             return

@@ -221,9 +221,19 @@ def test_candidates_are_rows_with_enough_matches(cache: str) -> None:
     front.threshold = 2
     places, rows = np.array([0, 0, 0, 1], np.int32), np.array([4, 4, 5, 5], np.int32)
     slots, codes = np.arange(4, dtype=np.int32), np.array([7, 7, 8, 9])
-    first, worth = front.candidates(places, rows, slots, codes)
-    assert first.tolist() == [0]
-    assert worth.tolist() == [2]
+    found = front.candidates(places, rows, slots, codes)
+    assert [part.tolist() for part in found] == [[0], [1], [2]]  # first pair, rows, worth
+
+
+@every_cache
+def test_candidates_with_several_rows(cache: str) -> None:
+    """Tuples 0 and 1 have key 7 with two rows each, in two pages; tuple 2 has key 8."""
+    front = front_of(cache, 10, threshold=2)
+    front.threshold = 2
+    places, rows = np.array([0, 1, 0, 1, 1], np.int32), np.array([9, 0, 9, 0, 1], np.int32)
+    slots, codes = np.array([0, 0, 1, 1, 2], np.int32), np.array([7, 7, 8])
+    found = front.candidates(places, rows, slots, codes)
+    assert [part.tolist() for part in found] == [[0], [2], [2]]
 
 
 @every_cache

@@ -10,6 +10,7 @@ from semistream.engine.disk_buffer import Scan
 from semistream.engine.front.choice import CACHES, new_front_stage
 from semistream.engine.front.contract import MOST_ROWS_PER_KEY, CacheSize
 from semistream.engine.front.learner import Learner, cut_edges
+from semistream.engine.page_rows import BatchRows
 from semistream.testing import RecordingObserver
 
 every_cache = pytest.mark.parametrize("cache", CACHES)
@@ -24,7 +25,7 @@ def learn(
     front = new_front_stage(cache, [source.schema.field("v").type], CacheSize(100, 10_000, 0), 1)
     front.threshold = least
     scan = Scan(first, last)
-    scan.fill(source.pages[first : last + 1], shared.binding)
+    scan.fill(BatchRows(source.pages[first : last + 1], shared.binding))
     scan.counts[:] = counts
     Learner(shared, source).learn(front, scan)
     keys = np.arange(100)
@@ -79,6 +80,6 @@ def test_keys_that_cross_the_buffers_edges() -> None:
     edges = []
     for first, last in ((0, 0), (1, 1), (2, 2), (0, 2), (3, 3)):
         scan = Scan(first, last)
-        scan.fill(source.pages[first : last + 1], binding(source))
+        scan.fill(BatchRows(source.pages[first : last + 1], binding(source)))
         edges.append(cut_edges(source, scan))
     assert edges == [(False, True), (True, True), (True, False), (False, False), (False, False)]

@@ -8,12 +8,12 @@ import pytest
 
 from semistream.engine.rows.layout import (
     RecordLayout,
-    array_of,
     fixed_buffer,
     longest_row,
     ranges,
     rows_above,
     text_parts,
+    validity,
     width_of,
 )
 
@@ -48,15 +48,16 @@ def test_bytes_of_a_slot(types: list[pa.DataType], slot: int) -> None:
 
 def test_fixed_columns_do_not_overlap() -> None:
     layout = RecordLayout([pa.int8(), pa.int64(), pa.binary(3), pa.int16(), pa.int32()])
-    taken = sorted(zip(layout.places.tolist(), layout.widths.tolist(), strict=True))
+    taken = sorted(zip(layout.places.tolist(), layout.forms.tolist(), strict=True))
     assert [place for place, _ in taken] == np.cumsum([0, *(w for _, w in taken[:-1])]).tolist()
 
 
 def test_selected_columns_keep_the_requested_order() -> None:
     layout = RecordLayout([pa.int8(), pa.string(), pa.int64(), pa.int32()])
-    fixed, widths, places = layout.choice((3, 1, 0))
-    assert fixed == {3: 4, 0: 1}
-    assert widths.tolist() == [4, 1]
+    fixed, forms, places, bits = layout.choice((3, 1, 0))
+    assert fixed == [3, 0]
+    assert forms.tolist() == [4, 1]
+    assert bits.tolist() == [2, 0]
     assert places.tolist() == [layout.places[2], layout.places[0]]
     assert layout.choice((3, 1, 0)) is layout.choice((3, 1, 0))
 
@@ -95,21 +96,24 @@ def test_values_of_a_sliced_column_are_found() -> None:
     assert address > 0
 
 
-def test_booleans_are_bytes_and_become_bits_again() -> None:
-    flags = [True, False, None, True, True, False, False, True, True]
-    owner, address = fixed_buffer(pa.array(flags))
-    values = np.frombuffer(owner, np.uint8, len(flags), address - owner.address)
-    present = np.array([flag is not None for flag in flags])
-    assert array_of(pa.bool_(), len(flags), pa.py_buffer(values), present).to_pylist() == flags
+def test_positions_of_bits() -> None:
+    flags = pa.array([True, False, None, True, True]).slice(3)
+    owner, position = fixed_buffer(flags)
+    assert position == owner.address * 8 + 3
+    assert validity(flags) == 0
+    flags = pa.array([True, False, None, True, True]).slice(1)
+    assert validity(flags) == flags.buffers()[0].address * 8 + 1
+    assert validity(pa.nulls(3)) == 0  # of a type without bits
 
 
 def test_parts_of_a_text_column() -> None:
-    offsets, content, valid = text_parts(pa.array(["no", "a", None, "bcd"]).slice(1))
+    column = pa.array(["no", "a", None, "bcd"]).slice(1)
+    offsets, content, valid = text_parts(column)
     assert (np.diff(offsets)).tolist() == [1, 0, 3]
     assert content[offsets[0] : offsets[-1]].tobytes() == b"abcd"
-    assert valid.tolist() == [True, False, True]
+    assert valid == validity(column) > 0
     assert text_parts(pa.array([], pa.large_string()))[0].tolist() == [0]
-    assert len(text_parts(pa.array(["x"]))[2]) == 0
+    assert text_parts(pa.array(["x"]))[2] == 0
 
 
 @pytest.mark.parametrize("limit", [0, 50, 5_000])

@@ -14,6 +14,8 @@ from semistream.engine.shape import tuple_heap_bytes
 from semistream.engine.window.hash_window import HashWindow, QueueWindow, RingWindow
 from semistream.engine.window.tuple_layout import WindowSize
 from semistream.kernels import states
+from semistream.keys import KeyCodec
+from semistream.master.index import PageIndex
 
 TEXT = pa.schema([("k", pa.int64()), ("t", pa.string())])
 NESTED = pa.schema([("k", pa.string()), ("l", pa.list_(pa.int64()))])
@@ -127,13 +129,15 @@ def test_tuples_that_arrived_before_their_page_was_probed() -> None:
     add(window, [5, 15])
     window.turn = 3
     add(window, [6, 25], first=2)
-    firsts, whole = np.array([0, 10, 20]), np.zeros(3, np.bool_)
+    codec, firsts = KeyCodec.for_types([pa.int64()]), np.array([0, 10, 20])
+    index = PageIndex(codec, firsts, np.zeros(3, np.bool_))
     probed = np.array([2, 0, 4], np.int32)  # pages 0 and 2, in turns 2 and 4
-    found = window.proven(firsts, whole, probed, 100)
+    found = window.proven(index, probed, 100)
     assert window.take(found)[1].to_pylist() == [0, 3]
-    assert len(window.proven(firsts, whole, probed, 1)) == 1
+    assert len(window.proven(index, probed, 1)) == 1
     cut = np.array([True, False, False])  # a key goes on from page 0 to page 1
-    assert window.take(window.proven(firsts, cut, probed, 100))[1].to_pylist() == [3]
+    index = PageIndex(codec, firsts, cut)
+    assert window.take(window.proven(index, probed, 100))[1].to_pylist() == [3]
 
 
 def test_marks_are_cleared_when_a_slot_is_reused() -> None:

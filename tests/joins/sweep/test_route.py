@@ -1,77 +1,164 @@
-"""The order of a sweep: round the stretches in key order, in visits to the needed pages."""
+"""The order of a sweep: which tuples make a visit, and the pages that it reads."""
 
 from __future__ import annotations
 
-from itertools import pairwise
+import random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from engine.kit import binding, context, layout, pages_of
+from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import Stretches
+from semistream.master.index import PageIndex
 
 PAGES = pages_of([[10 * page, 10 * page + 1] for page in range(24)])
 
 
 def route_of(
-    stretch_pages: int, keys: list[int], pages: object = PAGES
+    stretch_pages: int, keys: list[int], pages: Any = PAGES, most: int = 1, gap: int = 0
 ) -> tuple[Route, StretchWindow]:
-    stretches = Stretches(pages.index, stretch_pages)  # type: ignore[attr-defined]
-    window = StretchWindow(layout(), StretchWindowSize(64, 0, 0, 1), stretches)
+    stretches = Stretches(pages.index, stretch_pages)
+    window = StretchWindow(layout(), StretchWindowSize(128, 0, 0, 1), stretches)
     add(window, keys)
-    return Route(context(binding(PAGES)), stretches), window
+    return Route(context(binding(pages)), stretches, most, gap), window
 
 
 def add(window: StretchWindow, keys: list[int]) -> None:
     columns = [pa.array(range(len(keys)), pa.int64())]
-    assert window.add(np.array(keys, np.int64), columns, np.arange(len(keys)), []) == len(keys)
+    rows = np.arange(len(keys))
+    assert window.add(np.array(keys, np.int64), columns, rows, lambda _: []) == len(keys)
+
+
+def visits_of(route: Route, window: StretchWindow) -> list[Visit]:
+    """All that follow until no tuple waits; their chunks are given back."""
+    visits = []
+    while (visit := route.next_visit(window)) is not None:
+        visits.append(visit)
+        window.leave(visit.slots)
+    assert window.count == 0
+    return visits
+
+
+def pages_read(visits: list[Visit]) -> list[list[int]]:
+    return [visit.pages.tolist() for visit in visits]
 
 
 def test_stretches_come_in_key_order_and_those_without_tuples_are_skipped() -> None:
     route, window = route_of(1, [200, 30, 110, 30])
-    seen = [route.next_stretch(window) for _ in range(3)]
-    assert [[(v.first, v.last, len(v.slots)) for v in visits] for visits in seen] == [
-        [(3, 3, 2)],
-        [(11, 11, 1)],
-        [(20, 20, 1)],
-    ]
-    assert route.next_stretch(window) == []
+    visits = visits_of(route, window)
+    assert pages_read(visits) == [[3], [11], [20]]
+    assert [len(v.slots) for v in visits] == [2, 1, 1]
+    assert route.next_visit(window) is None
     assert route.sweeps == 0
 
 
 def test_a_tuple_behind_the_sweep_waits_until_it_has_gone_round() -> None:
     route, window = route_of(1, [110])
-    route.next_stretch(window)
+    route.next_visit(window)
     add(window, [30, 200])
-    assert [route.next_stretch(window)[0].first for _ in range(2)] == [20, 3]
+    following = [route.next_visit(window) for _ in range(2)]
+    assert pages_read(following) == [[20], [3]]
     assert route.sweeps == 1
 
 
-def test_a_stretch_is_cut_where_pages_are_not_needed() -> None:
-    route, window = route_of(24, [0, 1, 20, 230])  # pages 0, 2 and, far away, 23
-    visits = route.next_stretch(window)
-    gap = context().settings.gap_pages
-    assert gap < 20
-    assert [(v.first, v.last) for v in visits][-1] == (23, 23)
-    assert all(b.first - a.last > 1 + gap for a, b in pairwise(visits))
-    assert sum(len(v.slots) for v in visits) == 4
-    assert [v.ends_stretch for v in visits] == [False] * (len(visits) - 1) + [True]
+def test_only_pages_that_tuples_wait_for_are_read() -> None:
+    route, window = route_of(24, [0, 1, 20, 230, 235])
+    (visit,) = visits_of(route, window)
+    assert visit.pages.tolist() == [0, 2, 23]
+    assert visit.places.tolist() == [0, 0, 1, 2, 2]
+    assert window.codes[visit.slots].tolist() == [0, 1, 20, 230, 235]
+    assert not visit.ended
 
 
-def test_many_waiters_get_the_whole_stretch_in_one_visit() -> None:
-    dense = context().settings.dense_waiters
-    route, window = route_of(2, [0] * (2 * dense + 1))
-    assert [(v.first, v.last) for v in route.next_stretch(window)] == [(0, 1)]
+@pytest.mark.parametrize(
+    ("gap", "pages"),
+    [(0, [0, 2, 5, 23]), (1, [0, 1, 2, 5, 23]), (2, [0, 1, 2, 3, 4, 5, 23])],
+)
+def test_pages_in_small_gaps_are_read_along(gap: int, pages: list[int]) -> None:
+    route, window = route_of(24, [50, 230, 0, 20], gap=gap)
+    (visit,) = visits_of(route, window)
+    assert visit.pages.tolist() == pages
+    assert visit.pages[visit.places].tolist() == [0, 2, 5, 23]
 
 
-def test_a_sweep_never_has_more_visits_than_it_says() -> None:
-    keys = [10 * page for page in range(24)]
-    for pages in (1, 3, 24):
-        for step in (1, 2, 5, 9):
-            route, window = route_of(pages, keys[::step])
-            found = [route.next_stretch(window) for _ in range(24)]
-            whole, of_a_stretch = route.most_visits
-            assert sum(map(len, found)) <= whole
-            assert max(map(len, found)) <= of_a_stretch
+def test_few_tuples_of_several_stretches_make_one_visit() -> None:
+    keys = [0, 40, 41, 80, 130, 200]  # pages 0, 4, 8, 13, 20 of stretches 0, 1, 2, 3, 5
+    route, window = route_of(4, keys, most=4)
+    visits = visits_of(route, window)
+    assert pages_read(visits) == [[0, 4, 8], [13, 20]]  # the tuples of stretch 1 may need two
+    assert [v.stretches for v in visits] == [3, 3]
+    assert [window.codes[v.slots].tolist() for v in visits] == [[0, 40, 41, 80], [130, 200]]
+    assert route.sweeps == 0
+
+
+def test_a_visit_does_not_go_past_the_last_stretch() -> None:
+    route, window = route_of(4, [200], most=100)
+    assert pages_read(visits_of(route, window)) == [[20]]
+    add(window, [230, 0])
+    visits = visits_of(route, window)
+    assert pages_read(visits) == [[0, 23]]
+    assert (visits[0].stretches, route.sweeps) == (6, 1)
+
+
+def test_a_stretch_has_all_its_tuples_in_one_visit_whatever_it_needs() -> None:
+    route, window = route_of(8, [10 * page for page in range(8)], most=2)
+    assert pages_read(visits_of(route, window)) == [list(range(8))]
+
+
+def test_a_key_in_several_pages_needs_all_of_them() -> None:
+    pages = pages_of([[1, 2], [2, 2], [2, 3], [4, 5], [6, 7]])
+    route, window = route_of(2, [7, 2, 3], pages, most=9)
+    (visit,) = visits_of(route, window)
+    assert visit.pages.tolist() == [0, 1, 2, 4]
+    assert visit.places.tolist() == [0, 2, 3]
+
+
+def test_an_empty_table_has_nothing_to_read() -> None:
+    empty = pages_of([[1]])
+    empty.index = PageIndex(empty.index.codec, np.zeros(0, np.int64), np.zeros(0, np.bool_))
+    route, window = route_of(3, [5, 4], empty, most=9)
+    (visit,) = visits_of(route, window)
+    assert (len(visit.pages), len(visit.slots), visit.ended) == (0, 2, True)
+
+
+def test_pages_in_another_order_are_read_stretch_by_stretch() -> None:
+    """Without the order of codes, any page of a stretch can have any of its tuples."""
+    pages = pages_of([[str(page)] for page in range(6)], pa.string())
+    stretches = Stretches(pages.index, 2)
+    stream = pa.schema([("k", pa.string()), ("a", pa.int64())])
+    size = StretchWindowSize(8, 1000, 0, 1)
+    window = StretchWindow(layout(stream, pages), size, stretches)
+    route = Route(context(binding(pages, stream)), stretches, 9, 9)
+    batch = pa.record_batch({"k": ["5", "0"], "a": [0, 1]})
+    keys = [batch.column("k").cast(pa.large_binary())]
+    codes, _ = binding(pages, stream).stream_codes(batch)
+    window.add(codes, window.layout.columns(batch), np.arange(2), lambda _: keys)
+    visits = visits_of(route, window)
+    assert pages_read(visits) == [[0, 1], [4, 5]]
+    assert [v.places.tolist() for v in visits] == [[0], [0]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_tuple_is_in_one_visit_with_the_pages_of_its_key(seed: int) -> None:
+    rng = random.Random(seed)
+    stretch_pages, most, gap = rng.choice([1, 3, 24]), rng.randint(1, 12), rng.choice([0, 0, 2])
+    keys = [rng.randrange(-5, 250) for _ in range(rng.randint(1, 60))]
+    route, window = route_of(stretch_pages, keys, most=most, gap=gap)
+    visits = visits_of(route, window)
+    assert len(visits) <= route.most_visits
+    assert route.sweeps == 0
+    served = [window.codes[visit.slots].tolist() for visit in visits]
+    assert [code for codes in served for code in codes] == sorted(keys)
+    for visit, codes in zip(visits, served, strict=True):
+        needed = [min(max(code // 10, 0), 23) for code in codes]
+        assert visit.pages[visit.places].tolist() == needed
+        assert set(needed) <= set(visit.pages.tolist())
+        if not gap:
+            assert visit.pages.tolist() == sorted(set(needed))
+        assert visit.stretches == 1 or len(set(needed)) <= most
+    assert sum(visit.stretches for visit in visits) <= route.most_visits

@@ -22,9 +22,20 @@ def window_of(chunks: int, size: int, schema: pa.Schema = STREAM, heap: int = 0)
     return StretchWindow(layout(schema), wanted, Stretches(PAGES.index, 1))
 
 
+def no_keys(rows: Any) -> list[pa.Array]:
+    raise AssertionError("codes are enough")
+
+
+def collect(window: StretchWindow, stretch: int) -> tuple[Any, Any]:
+    """The tuples of one stretch, and their chunks."""
+    slots, chunks, end = window.collect(stretch, stretch + 1, 0)
+    assert end == (stretch + 1 if len(slots) else stretch)
+    return slots, chunks
+
+
 def add(window: StretchWindow, keys: list[int], first: int = 0) -> int:
     columns = [pa.array(range(first, first + len(keys)), pa.int64())]
-    return window.add(np.array(keys, np.int64), columns, np.arange(len(keys)), [])
+    return window.add(np.array(keys, np.int64), columns, np.arange(len(keys)), no_keys)
 
 
 def numbers(window: StretchWindow, slots: Any) -> list[int]:
@@ -35,13 +46,13 @@ def test_tuples_are_collected_by_their_stretch() -> None:
     window = window_of(10, 2)
     assert add(window, [5, 25, 7, 35, -3, 11]) == 6
     assert window.next_needed(0) == 0
-    slots, chunks = window.collect(0)
+    slots, chunks = collect(window, 0)
     assert numbers(window, slots) == [0, 2, 4]
     assert len(chunks) == 2
     assert window.next_needed(0) == 1
     assert window.next_needed(3) == 3
     for stretch in (1, 2, 3):
-        window.collect(stretch)
+        collect(window, stretch)
     assert window.next_needed(0) == -1
 
 
@@ -51,7 +62,7 @@ def test_a_window_is_full_when_no_chunk_is_free() -> None:
     assert add(window, [5, 15, 25]) == 2  # a third stretch finds no chunk
     assert window.vacant == 0
     assert add(window, [6, 16, 7], first=2) == 2  # but their chunks have room
-    slots, chunks = window.collect(0)
+    slots, chunks = collect(window, 0)
     assert numbers(window, slots) == [0, 2]
     window.free(slots, chunks)
     assert window.vacant == 2
@@ -69,42 +80,61 @@ def test_tuples_are_added_and_removed() -> None:
         number += len(keys)
         assert window.count == sum(map(len, model.values()))
         stretch = rng.randrange(4)
-        slots, chunks = window.collect(stretch)
+        slots, chunks = collect(window, stretch)
         assert numbers(window, slots) == model[stretch]
         window.count -= len(slots)
         window.free(slots, chunks)
         model[stretch] = []
 
 
-def test_tuples_are_paired_with_the_rows_of_a_page() -> None:
+def test_tuples_of_several_stretches_are_collected_together() -> None:
+    window = window_of(10, 2)
+    add(window, [5, 25, 7, 35])
+    slots, chunks, end = window.collect(0, 4, 2)
+    assert numbers(window, slots) == [0, 1, 2]  # stretches 0 and 2, with a page each
+    assert (len(chunks), end) == (2, 3)
+    assert window.next_needed(0) == 3
+
+
+def test_values_and_keys_of_tuples() -> None:
     window = window_of(4, 2)
     add(window, [7, 5, 5, 8])
-    slots, _ = window.collect(0)
-    slots = slots[np.argsort(window.codes[slots], kind="stable")]
-    rows, pairs = np.empty(10, np.int32), np.empty(10, np.int32)
-    cursor = np.array([0, -1, 0])
-    found = window.match(np.array([5, 6, 8, 8]), None, slots, cursor, False, (rows, pairs))
-    taken = window.take(pairs[:found])[1].to_pylist()
-    assert sorted(zip(rows[:found].tolist(), taken, strict=True)) == [
-        (0, 1),
-        (0, 2),
-        (2, 3),
-        (3, 3),
-    ]
-    assert window.keys(pairs[:1])[0].to_pylist() == [5]
+    slots, _ = collect(window, 0)
+    pairs = zip(window.keys(slots)[0].to_pylist(), window.take(slots)[1].to_pylist(), strict=True)
+    assert sorted(pairs) == [(5, 1), (5, 2), (7, 0), (8, 3)]
+    window.leave(slots[:3])
+    assert window.count == 1
+    assert len(window.take(slots)[0]) == 4  # their values stay
+
+
+def test_keys_decide_where_codes_are_hashes() -> None:
+    pages = pages_of([["b"], ["d"], ["f"]], pa.string())
+    stream = pa.schema([("k", pa.string()), ("a", pa.int64())])
+    size = StretchWindowSize(8, 1000, 0, 1)
+    window = StretchWindow(layout(stream, pages), size, Stretches(pages.index, 1))
+    batch = pa.record_batch({"k": ["f", "x", "a", "d"], "a": range(4)})
+    rows = np.array([0, 2, 3])
+    columns = window.layout.columns(batch)
+
+    def keys(some: Any) -> list[pa.Array]:
+        return [batch.column("k").take(pa.array(some)).cast(pa.large_binary())]
+
+    assert window.add(np.zeros(4, np.int64), columns, rows, keys) == 3
+    for stretch, tuples in ((0, [2]), (1, [3]), (2, [0])):
+        assert numbers(window, collect(window, stretch)[0]) == tuples
 
 
 def test_a_new_version_has_new_stretches() -> None:
     window = window_of(4, 2)
     window.wait_for(Stretches(pages_of([[0], [100]]).index, 1))
     assert add(window, [99, 100]) == 2
-    assert numbers(window, window.collect(0)[0]) == [0]
+    assert numbers(window, collect(window, 0)[0]) == [0]
 
 
 def test_texts_that_do_not_fit_stay_outside_the_window() -> None:
     window = window_of(10, 1, TEXT, heap=160)
     columns, codes = [pa.array(["x" * 20] * 10)], np.arange(10)
-    taken = [window.add(codes, columns, np.arange(10), []) for _ in range(4)]
+    taken = [window.add(codes, columns, np.arange(10), no_keys) for _ in range(4)]
     assert sum(taken) == window.count == 4
     assert taken[-1] == 0
 

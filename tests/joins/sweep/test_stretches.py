@@ -11,6 +11,12 @@ import pytest
 
 from engine.kit import pages_of
 from semistream.joins.sweep.stretches import Stretches, first_pages, stretches_bytes
+from semistream.keys import KeyCodec
+from semistream.master.index import ChangedPages, PageIndex
+
+
+def no_keys() -> list[pa.Array]:
+    raise AssertionError("codes are enough")
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -20,9 +26,12 @@ def test_no_key_crosses_the_end_of_a_stretch(seed: int) -> None:
     continues = np.array([rng.random() < rng.choice([0.1, 0.7]) for _ in range(pages)])
     continues[-1] = False
     most = rng.randint(1, 6)
-    bounds = first_pages(continues, most).tolist()
+    deltas = sorted(rng.choices(range(pages + 1), k=rng.choice([0, 0, 1, 3])))
+    continues[[delta - 1 for delta in deltas if delta]] = False
+    bounds = first_pages(continues, most, deltas).tolist()
     assert bounds[0] == 0
     assert bounds[-1] == pages
+    assert set(deltas) <= set(bounds), "a stretch is in one segment"
     for begin, end in pairwise(bounds):
         assert begin < end
         assert not continues[end - 1]
@@ -42,14 +51,43 @@ def test_a_table_without_pages_has_one_stretch_of_nothing() -> None:
 def test_codes_that_are_keys_map_to_stretches() -> None:
     stretches = Stretches(pages_of([[1], [5], [9], [20]]).index, 2)
     assert stretches.firsts.tolist() == [1, 9]
-    assert len(stretches.of(np.arange(1), [pa.array([7])])) == 0
+    assert stretches.by_code
+    assert len(stretches.of(np.arange(1), no_keys)) == 0
+
+
+def test_changed_codes_map_to_the_stretches_of_their_delta() -> None:
+    codes = np.array([3, 9], np.int64)
+    changed = ChangedPages(codes, np.array([3, 0], np.int32), np.array([3, -1], np.int32))
+    firsts, whole = np.array([1, 5, 9, 3]), np.zeros(4, np.bool_)
+    codec = KeyCodec.for_types([pa.int64()])
+    index = PageIndex(codec, firsts, whole, boundaries=[3], changed=changed)
+    stretches = Stretches(index, 2)
+    assert stretches.first_page.tolist() == [0, 2, 3, 4]
+    asked = np.array([1, 3, 6, 9, 10])
+    assert stretches.of(asked, no_keys).tolist() == [0, 2, 0, 0, 1], "9 is deleted: any will do"
+    assert stretches.segment_ends.tolist() == [2, 3]
 
 
 def test_keys_map_to_stretches_when_codes_are_hashes() -> None:
     index = pages_of([["b"], ["d"], ["f"]], pa.string()).index
     stretches = Stretches(index, 2)
-    keys = [pa.array(["a", "b", "c", "e", "f", "z"]).cast(pa.large_binary())]
-    assert stretches.of(np.array([5, 0, 1, 3, 4]), keys).tolist() == [1, 0, 0, 0, 1]
+    assert not stretches.by_code
+    keys = [pa.array(["z", "a", "b", "e", "f"]).cast(pa.large_binary())]
+    assert stretches.of(np.zeros(5, np.int64), lambda: keys).tolist() == [1, 0, 0, 0, 1]
+
+
+def test_hashes_map_to_stretches_when_pages_are_in_their_order() -> None:
+    source = pages_of([["b"], ["d"], ["f"]], pa.string(), can_address=True)
+    stretches = Stretches(source.index, 2)
+    assert stretches.by_code
+    assert stretches.firsts.tolist() == source.index.firsts[[0, 2]].tolist()
+    assert len(stretches.of(source.index.firsts, no_keys)) == 0
+
+
+def test_a_table_without_pages_needs_no_keys() -> None:
+    index = pages_of([["b"]], pa.string()).index
+    empty = PageIndex(index.codec, index.firsts[:0], index.continues[:0], by_code=False)
+    assert len(Stretches(empty, 2).of(np.arange(3), no_keys)) == 0
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4])

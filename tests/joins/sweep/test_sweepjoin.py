@@ -15,11 +15,13 @@ from harness import check_books, drain_by_steps, drive, watched
 from semistream.testing import RecordingObserver
 
 PAGES = 20  # of two keys each, in stretches of four pages
+PAGE_BYTES = 3000  # so that one page between two others is read along
 
 
 def table(pages: int = PAGES) -> MemoryPages:
     """Keys 10 and 11 lie in page 1, 20 and 21 in page 2; 12 to 19 are absent."""
-    return pages_of([[10 * page, 10 * page + 1] for page in range(pages)])
+    keys = [[10 * page, 10 * page + 1] for page in range(pages)]
+    return pages_of(keys, can_address=True, page_bytes=PAGE_BYTES)
 
 
 def batch(*keys: Any) -> pa.RecordBatch:
@@ -31,15 +33,17 @@ class Watched:
 
     def __init__(self, source: MemoryPages, front_stage: float = 0.0, **options: Any) -> None:
         self.observer = RecordingObserver()
+        self._source = source
         options = {"memory": 200_000, "disk_buffer_pages": 4, "how": "left", **options}
         join = ss.SweepJoin(front_stage=front_stage, **options)
         self.run = join.open(source, on="k", observer=self.observer)
 
-    def reads(self) -> list[tuple[int, int]]:
-        """(first page, last page) of every read since the last call."""
-        reads = [
-            (first, first + count - 1) for first, count, *_ in self.observer.named("page_read")
-        ]
+    def reads(self) -> list[list[int]]:
+        """The pages of every read since the last call."""
+        reads = list(self._source.loaded)
+        reported = [(first, count) for first, count, *_ in self.observer.named("page_read")]
+        assert reported == [(pages[0], len(pages)) for pages in reads]
+        self._source.loaded.clear()
         self.observer.events.clear()
         return reads
 
@@ -55,24 +59,25 @@ class Watched:
 def test_pages_are_read_in_key_order_and_once_for_all_who_wait() -> None:
     sweep = Watched(table())
     values = sweep.serve(150, 10, 70, 11, 150, 10, 71)
-    assert sweep.reads() == [(1, 1), (7, 7), (15, 15)]
+    assert sweep.reads() == [[1], [7, 15]]  # three tuples, and four
     assert values == ["10/0", "10/0", "11/1", "70/0", "71/1", "150/0", "150/0"]
 
 
 @pytest.mark.parametrize(
     ("pages", "reads"),
     [
-        ([0, 1], [(0, 1)]),
-        ([0, 2], [(0, 2)]),  # one page between them is read along
-        ([0, 3], [(0, 0), (3, 3)]),  # two are not
-        ([0, 1, 3], [(0, 3)]),
-        ([3, 4], [(3, 3), (4, 4)]),  # of two stretches
-        ([0, 6, 8, 19], [(0, 0), (6, 6), (8, 8), (19, 19)]),
+        ([0, 1], [[0, 1]]),
+        ([0, 2], [[0, 1, 2]]),  # one page between them is read along
+        ([0, 3], [[0, 3]]),  # two are not
+        ([0, 1, 3], [[0, 1, 2, 3]]),
+        ([3, 4], [[3, 4]]),  # of two stretches
+        ([0, 6, 8, 19], [[0, 6, 7, 8], [19]]),  # with page 7 they do not fit into the buffer
+        ([0, 5, 10, 15, 19], [[0, 5, 10, 15], [19]]),  # five pages are too many for a visit
     ],
     ids=str,
 )
-def test_neighbours_within_a_stretch_are_read_together(
-    pages: list[int], reads: list[tuple[int, int]]
+def test_pages_of_several_tuples_are_read_together(
+    pages: list[int], reads: list[list[int]]
 ) -> None:
     sweep = Watched(table())
     values = sweep.serve(*[10 * page for page in reversed(pages)])
@@ -80,13 +85,11 @@ def test_neighbours_within_a_stretch_are_read_together(
     assert values == [f"{10 * page}/0" for page in pages]
 
 
-@pytest.mark.parametrize(("tuples", "reads"), [(32, [(5, 5)]), (33, [(4, 7)])])
-def test_a_stretch_with_many_waiters_is_read_as_a_whole(
-    tuples: int, reads: list[tuple[int, int]]
-) -> None:
-    """More than eight tuples per page."""
+@pytest.mark.parametrize(("tuples", "reads"), [(3, [[5, 15]]), (4, [[5], [15]]), (99, [[5], [15]])])
+def test_a_stretch_with_many_waiters_is_visited_alone(tuples: int, reads: list[list[int]]) -> None:
+    """They may need all its pages, so that no other would fit into the buffer."""
     sweep = Watched(table())
-    assert sweep.serve(*[50] * tuples) == ["50/0"] * tuples
+    assert sweep.serve(*[50] * tuples, 150) == [*["50/0"] * tuples, "150/0"]
     assert sweep.reads() == reads
 
 
@@ -94,15 +97,15 @@ def test_the_sweep_goes_on_where_it_was() -> None:
     sweep = Watched(table())
     sweep.serve(150)
     sweep.serve(20, 170, 160)
-    assert sweep.reads() == [(15, 15), (16, 17), (2, 2)]
+    assert sweep.reads() == [[15], [16, 17], [2]]
     sweep.serve(20, 170, 160)
-    assert sweep.reads() == [(16, 17), (2, 2)]
+    assert sweep.reads() == [[16, 17], [2]]
 
 
 def test_an_absent_key_is_looked_for_in_one_page_and_then_known() -> None:
     sweep = Watched(table())
     assert sweep.serve(15, 55, -3, 999) == [None] * 4
-    assert sweep.reads() == [(0, 1), (5, 5), (19, 19)]
+    assert sweep.reads() == [[0, 1, 5, 19]]
     assert sweep.serve(15, 55, -3, 999) == [None] * 4
     assert sweep.reads() == []
     assert sweep.run.stats.unmatched == 8
@@ -123,12 +126,12 @@ def test_a_hot_row_is_served_from_memory() -> None:
 def test_an_iteration_is_a_visit_and_its_tuples_leave_together() -> None:
     sweep = Watched(table())
     run = sweep.run
-    assert list(run.push(batch(150, 10, 11, 70))) == []
+    assert list(run.push(batch(190, 150, 10, 11, 70, 71, 70))) == []
     left = []
     while run.stats.waiting:
         rows = list(watched(run, run.step()))
         left.append([row["k"] for one in rows for row in one.to_pylist()])
-    assert left == [[10, 11], [70], [150]]
+    assert left == [[10, 11], [70, 70, 71, 150], [190]]
     assert run.stats.iterations == 3
 
 
@@ -136,12 +139,14 @@ def test_a_tuple_that_comes_in_time_is_served_with_those_that_wait() -> None:
     """Four visits are found ahead; who comes before that has room in the one after them."""
     sweep = Watched(table(pages=40))
     run = sweep.run
-    list(run.push(batch(*range(0, 320, 40))))
+    list(run.push(batch(*[10 * page for page in range(0, 32, 4) for _ in range(4)])))
     list(run.step())
     list(run.push(batch(281, 161, 1)))
     rows = naive.rows_of(drain_by_steps(run))
-    assert [row[0] for row in rows] == [40, 80, 120, 160, 200, 240, 280, 281, 1, 161]
-    assert sweep.reads() == [(n, n) for n in (*range(0, 32, 4), 0, 16)]
+    assert [row[0] for row in rows] == [
+        *(10 * page for page in range(4, 32, 4) for _ in range(4)), 281, 1, 161
+    ]  # fmt: skip
+    assert sweep.reads() == [*([page] for page in range(0, 32, 4)), [0, 16]]
 
 
 def test_no_tuple_waits_longer_than_the_bound() -> None:
@@ -181,10 +186,13 @@ REPEATED = [[1, 1], [1, 1], [1, 1], [1, 3], [3, 5], [5, 7], [9, 9], [9, 11]]
 @pytest.mark.parametrize("how", naive.HOWS)
 @pytest.mark.parametrize("pages", [1, 2, 8])
 @pytest.mark.parametrize("kind", [pa.int64(), pa.string()], ids=str)
-def test_keys_that_run_through_many_pages(kind: pa.DataType, pages: int, how: str) -> None:
+@pytest.mark.parametrize("can_address", [False, True], ids=["batches", "addresses"])
+def test_keys_that_run_through_many_pages(
+    kind: pa.DataType, pages: int, how: str, can_address: bool
+) -> None:
     text = pa.types.is_string(kind)
     keys = [[f"{key:02}" if text else key for key in page] for page in REPEATED]
-    source = pages_of(keys, kind)
+    source = pages_of(keys, kind, can_address=can_address)
     wanted = [9, 1, 2, 3, 1, 11, 0, 12, 5, None]
     values = [None if key is None else f"{key:02}" if text else key for key in wanted]
     stream = pa.table({"k": pa.array(values, kind), "a": range(len(values))})
@@ -215,13 +223,13 @@ def test_a_visit_whose_read_fails_is_repeated() -> None:
             check_books(run)
     assert failed == 3
     assert values == ["10/0", "70/0", "150/0"]
-    assert sweep.reads() == [(1, 1), (7, 7), (15, 15)]
+    assert sweep.reads() == [[1, 7, 15]]
 
 
 def test_a_new_version_has_other_pages() -> None:
     source = table()
     sweep = Watched(source, front_stage=0.3)
-    assert sweep.serve(*[10] * 5, 15, 190) == [*["10/0"] * 5, None, "190/0"]
+    assert sweep.serve(*[10] * 5, 15, 190) == [*["10/0"] * 5, "190/0", None]
     source.publish([pa.record_batch({"k": [10, 15], "v": ["new", "here"]})])
     assert sweep.serve(10, 15, 190) == ["new", "here", None]
     assert sweep.run.version == 2

@@ -33,9 +33,9 @@ class World:
         self.plan: Any = plan_memory(join, table, stream)
         self.window = StretchWindow(stream.layout, self.plan.window, Stretches(source.index, 1))
         codes = self.context.binding.stream_codes(BATCH)[0]
-        self.window.add(codes, stream.layout.columns(BATCH), np.arange(3), [])
-        slots, chunks = self.window.collect(0)
-        self.visit = Visit(0, 0, slots, chunks)
+        self.window.add(codes, stream.layout.columns(BATCH), np.arange(3), lambda _: [])
+        slots, chunks, _ = self.window.collect(0, 1, 1)
+        self.visit = Visit(np.arange(1), np.zeros(3, np.int32), slots, chunks)
         self.visits = VisitOutput(self.context, self.output, self.window, table, self.plan)
         self.columns = PageColumns(list(table.output_types), 1)
         self.columns.put(

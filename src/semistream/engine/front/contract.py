@@ -72,9 +72,9 @@ class FrontStage(Protocol):
     def worth(self, codes: Codes, counts: Any) -> Any:
         """The worth of these keys, after ``counts`` more tuples waited for each."""
 
-    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
-        """Of pairs of page rows and waiting tuples, in row order: the first pair and the worth
-        of each row that reaches the threshold."""
+    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any, Any]:
+        """Of pairs of page rows and waiting tuples, grouped by key and tuple: the first pair, the
+        rows and the worth of each key that reaches the threshold."""
 
     def offer(
         self, codes: Codes, counts: Any, worth: Any, columns: Sequence[pa.Array], rows: Rows

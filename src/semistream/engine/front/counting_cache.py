@@ -127,10 +127,10 @@ class CountingCache:
         """Tuples that waited for these keys, including earlier visits if there is a sketch."""
         return kernels.counting_cache.count(codes, counts, self._sketch)
 
-    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
-        """Of pairs of page rows and waiting tuples: the first pair and the worth of each row that
-        reaches the threshold."""
-        return kernels.sweep.frequent(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
+    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any, Any]:
+        """Of pairs of page rows and waiting tuples: the first pair, the rows and the worth of each
+        key that reaches the threshold."""
+        return kernels.sweep.hot_keys(places, rows, slots, codes, self._sketch, self.threshold)  # type: ignore[no-any-return]
 
     def offer(
         self, codes: Codes, counts: Any, frequencies: Any, columns: Sequence[pa.Array], rows: Rows

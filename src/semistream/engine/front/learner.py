@@ -30,7 +30,7 @@ class Learner:
         hot: Rows = np.flatnonzero(worth >= front.threshold)
         if not len(hot):
             return
-        if self._source.unique:
+        if self._source.distinct:
             rows, sizes, first = hot, np.ones(len(hot), np.int64), hot
         else:
             rows, sizes, first = self.whole_keys(scan, hot)
@@ -42,8 +42,11 @@ class Learner:
 
     def whole_keys(self, scan: Scan, hot: Rows) -> tuple[Rows, Any, Rows]:
         """(all rows of the hot keys that are entirely in the buffer, rows per key, first rows)."""
-        codes = scan.codes
-        starts = np.flatnonzero(np.r_[True, codes[1:] != codes[:-1]])
+        codes, valid = scan.codes, scan.valid
+        differs = codes[1:] != codes[:-1]
+        if valid is not None:  # a hidden row may be beside the row of another segment that hides it
+            differs = differs | (valid[1:] != valid[:-1])
+        starts = np.flatnonzero(np.r_[True, differs])
         ends = np.r_[starts[1:], len(codes)]
         group = np.unique(np.searchsorted(starts, hot, side="right") - 1)
         cut_before, cut_after = cut_edges(self._source, scan)
@@ -66,5 +69,5 @@ def cut_edges(source: PageSource, scan: Scan) -> tuple[bool, bool]:
     """Whether the buffer's first and last key have rows in a neighbouring page too."""
     assert source.index is not None
     continues = source.index.continues
-    last = scan.first + len(scan.pages) - 1
+    last = scan.first + scan.pages - 1
     return bool(scan.first > 0 and continues[scan.first - 1]), bool(continues[last])

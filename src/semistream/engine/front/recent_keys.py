@@ -27,7 +27,7 @@ class RecentKeys:
         self._table = np.empty(_LOAD * span, np.int64)
         self._seen = np.zeros(_LOAD * span, np.int32)
         self._age = np.zeros(1, np.int64)
-        self._hot: list[tuple[int, Codes, Any]] = []  # frame, codes, counts
+        self._hot: list[tuple[Any, Codes, Any]] = []  # frames, codes, counts
 
     @staticmethod
     def bytes_of(span: int) -> int:
@@ -45,21 +45,21 @@ class RecentKeys:
         seen = kernels.recorder.count_recent(
             part.codes, tuples, self._table, self._seen, self._age, self.span
         )
-        hot = np.flatnonzero(matched & (seen >= threshold))
-        for number in np.unique(frames[hot]):
-            newest_first = hot[frames[hot] == number][::-1]
-            codes, last = np.unique(part.codes[tuples[newest_first]], return_index=True)
-            self._hot.append((int(number), codes, seen[newest_first[last]]))
+        hot = np.flatnonzero(matched & (seen >= threshold))[::-1]  # the newest first
+        if len(hot):
+            codes, last = np.unique(part.codes[tuples[hot]], return_index=True)
+            self._hot.append((frames[hot[last]], codes, seen[hot[last]]))
 
     def offer(self, context: Context, front: FrontStage, pool: BufferPool) -> None:
         """Offer the queued keys of the wave, with the rows that were just fetched."""
         hot, self._hot = self._hot, []
-        for number, codes, seen in hot:
-            frame = pool.frames[number]
-            low, high = frame.find(codes)
-            few = high - low <= MOST_ROWS_PER_KEY
-            codes, seen, low, high = codes[few], seen[few], low[few], high[few]
-            assert frame.page is not None
-            columns = [frame.page.column(name) for name in context.binding.cached_columns]
-            rows = frame.rows(ranges(low, high - low))
-            report(context, front, *front.offer(codes, high - low, seen, columns, rows))
+        for frames, codes, seen in hot:
+            low, high = pool.find(frames, codes)
+            few = (high - low <= MOST_ROWS_PER_KEY) & (high > low)
+            frames, codes, seen, low = frames[few], codes[few], seen[few], low[few]
+            counts = high[few] - low
+            if len(codes):
+                pages = np.repeat(frames, counts)
+                columns = pool.frames.cached.take(pages, ranges(low, counts))
+                rows = np.arange(len(pages))
+                report(context, front, *front.offer(codes, counts, seen, columns, rows))

@@ -152,9 +152,9 @@ class FrequencyRecorder:
             return 0, evicted
         return self._enter(codes, counts, frequencies, columns, rows), evicted
 
-    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any]:
-        """The first pair and the count of each page row that matched enough tuples."""
-        return kernels.sweep.frequent(places, rows, slots, codes, _NO_SKETCH, self.threshold)  # type: ignore[no-any-return]
+    def candidates(self, places: Any, rows: Any, slots: Any, codes: Codes) -> tuple[Any, Any, Any]:
+        """The first pair, the rows and the count of each key that matched enough tuples."""
+        return kernels.sweep.hot_keys(places, rows, slots, codes, _NO_SKETCH, self.threshold)  # type: ignore[no-any-return]
 
     def age(self, share: float, tuples: int) -> None:
         """Does nothing: a row keeps its rank."""

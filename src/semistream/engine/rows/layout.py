@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from semistream.kernels import column_forms as forms
+
 Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
@@ -37,20 +39,21 @@ class RecordLayout:
             + [(f"valid{m}", np.uint8) for m in range(masks)]
         )
         offsets: Any = self.record.fields
-        self.widths = np.array([width_of(types[i]) for i in self.fixed], np.int64)
+        self.masks = masks  # bytes of the validity bits, from record offset ``mask`` on
+        self.mask = offsets["valid0"][1] if masks else 0
+        self.forms = np.array([form_of(types[i]) for i in self.fixed], np.int64)
         self.places = np.array([offsets[f"c{i}"][1] for i in self.fixed], np.int64)
         self.nth = {i: place for place, i in enumerate(self.fixed)}
-        self._choices: dict[tuple[int, ...], tuple[dict[int, int], Any, Any]] = {}
+        self._choices: dict[tuple[int, ...], tuple[list[int], Any, Any, Any]] = {}
         self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
 
-    def choice(self, wanted: tuple[int, ...]) -> tuple[dict[int, int], Any, Any]:
-        """Of these columns, the fixed ones as {column: width}; their widths and record offsets."""
+    def choice(self, wanted: tuple[int, ...]) -> tuple[list[int], Any, Any, Any]:
+        """Of these columns, the fixed ones; their forms, record offsets and validity bits."""
         found = self._choices.get(wanted)
         if found is None:
-            which = [self.nth[i] for i in wanted if i in self.nth]
-            widths = self.widths[which]
-            fixed = dict(zip((self.fixed[n] for n in which), widths.tolist(), strict=True))
-            found = self._choices[wanted] = fixed, widths, self.places[which]
+            which = np.array([self.nth[i] for i in wanted if i in self.nth], np.int64)
+            fixed = [self.fixed[n] for n in which]
+            found = self._choices[wanted] = fixed, self.forms[which], self.places[which], which
         return found
 
     def heap_bytes(self, columns: Sequence[pa.Array]) -> float:
@@ -65,28 +68,21 @@ class RecordLayout:
 
 
 def fixed_buffer(column: pa.Array) -> tuple[Any, int]:
-    """The buffer that owns the values of a fixed-width column, and their address."""
-    if pa.types.is_boolean(column.type):
-        column = column.cast(pa.uint8()).fill_null(0)
-    width, buffer = width_of(column.type) or 0, column.buffers()[1]
+    """The buffer that owns the values of a fixed-width column, and their address: in bits for
+    booleans."""
+    width, buffer, offset = width_of(column.type) or 0, column.buffers()[1], column.offset
     if buffer is None:  # Arrow allows this if all values are null
-        buffer, column = pa.py_buffer(bytes(width * len(column))), column.slice(0, 0)
-    return buffer, buffer.address + column.offset * width
+        buffer, offset = pa.py_buffer(bytes(width * len(column))), 0
+    if pa.types.is_boolean(column.type):
+        return buffer, buffer.address * 8 + offset
+    return buffer, buffer.address + offset * width
 
 
-def validity(column: pa.Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    return np.asarray(column.is_valid())
-
-
-def array_of(kind: pa.DataType, rows: int, values: Any, present: Any = None) -> pa.Array:
-    """An Arrow array over these values; ``present`` is the mask of non-null values."""
-    if pa.types.is_boolean(kind):
-        flags = np.frombuffer(values, np.bool_, rows)
-        values = pa.py_buffer(np.packbits(flags, bitorder="little"))
-    mask = None
-    if present is not None and not np.all(present):
-        mask = pa.py_buffer(np.packbits(present.astype(np.bool_), bitorder="little"))
-    return pa.Array.from_buffers(kind, rows, [mask, values])
+def validity(column: pa.Array) -> int:
+    """The position of the first validity bit, 8 times its address; 0 if no value is null."""
+    if not column.null_count or column.buffers()[0] is None:
+        return 0
+    return int(column.buffers()[0].address * 8 + column.offset)
 
 
 def width_of(kind: pa.DataType) -> int | None:
@@ -98,6 +94,11 @@ def width_of(kind: pa.DataType) -> int | None:
     if types.is_interval(kind):
         return 16
     return None
+
+
+def form_of(kind: pa.DataType) -> int:
+    """How compiled code copies values of a fixed width."""
+    return forms.BITS if pa.types.is_boolean(kind) else width_of(kind) or 0
 
 
 def _storage(kind: pa.DataType) -> Any:
@@ -115,7 +116,7 @@ def is_large(kind: pa.DataType) -> bool:
 
 
 def text_parts(column: pa.Array) -> tuple[Any, Any, Any]:
-    """(offsets, bytes, validity or an empty array) of a text or binary column."""
+    """(offsets, bytes, position of the validity or 0) of a text or binary column."""
     _, offsets, data = column.buffers()
     dtype = np.int64 if is_large(column.type) else np.int32
     if offsets is None or len(column) == 0:
@@ -125,7 +126,7 @@ def text_parts(column: pa.Array) -> tuple[Any, Any, Any]:
             offsets, dtype, len(column) + 1, column.offset * np.dtype(dtype).itemsize
         )
     content = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
-    return starts, content, validity(column) if column.null_count else NO_MASK
+    return starts, content, validity(column)
 
 
 def taken_bytes(column: pa.Array, rows: Rows) -> int:

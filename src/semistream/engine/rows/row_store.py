@@ -8,7 +8,8 @@ are rare, stay Arrow arrays in an arena.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from semistream.engine.rows.layout import (
     RecordLayout,
     Rows,
     Slots,
-    array_of,
     fixed_buffer,
     is_large,
     rows_above,
@@ -34,6 +34,8 @@ from semistream.engine.rows.layout import (
 from semistream.errors import InternalError, SchemaError
 
 _UNIT = 8
+_UNLIMITED = 2**62
+_NO_BITMAPS = np.zeros(0, np.int64)
 _ALIGNED = 64  # alignment of columns in a shared allocation, as Arrow recommends
 
 
@@ -44,12 +46,10 @@ class RowStore:
         self.layout = layout
         self.capacity = capacity
         self._matrix = np.empty((capacity, layout.record.itemsize), np.uint8)
-        self._records: Any = None
-        if layout.fixed:
-            self._records = self._matrix.view(layout.record).reshape(capacity)
         self._at = self._matrix.ctypes.data
-        self._masks = -(-len(layout.fixed) // 8)
-        self._nullable = np.zeros(len(layout.types), np.bool_)
+        self._nullable = np.zeros(len(layout.fixed), np.bool_)
+        self._has_nulls = False
+        self._large = np.array([is_large(layout.types[i]) for i in layout.text], np.bool_)
         arena, units = _divide(layout, heap_bytes)
         self._heap = np.empty(units * _UNIT, np.uint8)
         self._headers = self._heap.view(np.int32)
@@ -80,20 +80,12 @@ class RowStore:
 
     def room(self, columns: Sequence[pa.Array], rows: Rows) -> int:
         """How many of these rows, from the first on, fit into the heap and the arena now."""
-        if not self.layout.text and not self.layout.nested:
-            return len(rows)
         count = len(rows)
-        while count and not self._fits(columns, rows[:count]):
-            count //= 2
+        if self.layout.text:
+            count, _ = self._fitting(columns, rows, self._limit - self._live)
+        for i, arena in self._arenas.items():
+            count = _rows_within(columns[i], rows[:count], self._arena_limit - arena.live_bytes)
         return count
-
-    def _fits(self, columns: Sequence[pa.Array], rows: Rows) -> bool:
-        if self.layout.text and self._live + self._units(columns, rows) > self._limit:
-            return False
-        return all(
-            arena.live_bytes + taken_bytes(columns[i], rows) <= self._arena_limit
-            for i, arena in self._arenas.items()
-        )
 
     def first_too_large(self, columns: Sequence[pa.Array]) -> int | None:
         """The first row that would not fit even if nothing else were held; None if all would."""
@@ -115,21 +107,25 @@ class RowStore:
         return max([heap, *arena]) * parts + 64 * parts
 
     def _units(self, columns: Sequence[pa.Array], rows: Rows) -> int:
-        total = 0
-        for i in self.layout.text:
-            offsets, data, valid = text_parts(columns[i])
-            needed = kernels.rows.units_needed(offsets, len(data), valid, rows)
-            if needed < 0:
-                raise SchemaError(
-                    f"a {self.layout.types[i]} column has offsets outside its content; call "
-                    "validate(full=True) on the batch for details, and fix the code that built it"
-                )
-            total += needed
-        return total
+        return self._fitting(columns, rows, _UNLIMITED)[1]
+
+    def _fitting(self, columns: Sequence[pa.Array], rows: Rows, room: int) -> tuple[int, int]:
+        """How many of these rows, from the first on, fit into ``room`` units; their units."""
+        texts = [text_parts(columns[i]) for i in self.layout.text]
+        starts = np.array([offsets.ctypes.data for offsets, _, _ in texts], np.int64)
+        sizes = np.array([len(content) for _, content, _ in texts], np.int64)
+        valid = np.array([position for _, _, position in texts], np.int64)
+        count, units = kernels.rows.fitting(starts, sizes, valid, self._large, rows, room)
+        if count < 0:
+            raise SchemaError(
+                "a text or binary column has offsets outside its content; call "
+                "validate(full=True) on the batch for details, and fix the code that built it"
+            )
+        return count, units
 
     def put(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
         """Copy these rows of the columns into these slots, which must be free."""
-        if self._records is not None:
+        if self.layout.fixed:
             self._put_fixed(columns, rows, slots)
         if self.layout.text:
             self._put_text(columns, rows, slots)
@@ -137,30 +133,24 @@ class RowStore:
             arena.put(columns[i], rows, slots)
 
     def _put_fixed(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
-        records = self._records
-        assert records is not None
-        masks: dict[int, Any] = {}
         layout = self.layout
         owners = [fixed_buffer(columns[i]) for i in layout.fixed]
         sources = np.array([address for _, address in owners], np.int64)
-        size = layout.record.itemsize
-        kernels.rows.put_fixed(sources, layout.widths, layout.places, rows, slots, self._at, size)
-        for place, i in enumerate(self.layout.fixed):
-            column = columns[i]
-            if column.null_count:
-                self._expect_nulls(i)
-                absent = (~validity(column)[rows]).astype(np.uint8) << (place % 8)
-                masks[place // 8] = masks.get(place // 8, np.uint8(255)) & ~absent
-        if self._nullable.any():
-            for m in range(self._masks):
-                records[f"valid{m}"][slots] = masks.get(m, 255)
+        valid = np.array([validity(columns[i]) for i in layout.fixed], np.int64)
+        if valid.any():
+            self._expect_nulls(valid)
+        masks = layout.masks if self._has_nulls else 0
+        kernels.rows.put_fixed(
+            sources, valid, layout.forms, layout.places, rows, slots, self._at,
+            layout.record.itemsize, layout.mask, masks,
+        )  # fmt: skip
 
-    def _expect_nulls(self, i: int) -> None:
+    def _expect_nulls(self, valid: Any) -> None:
         """Initialise all validity bits at the first null; before it, none are written."""
-        if not self._nullable.any():
-            for m in range(self._masks):
-                self._records[f"valid{m}"][:] = 255
-        self._nullable[i] = True
+        if not self._has_nulls:
+            self._has_nulls = True
+            self._matrix[:, self.layout.mask : self.layout.mask + self.layout.masks] = 255
+        self._nullable[valid != 0] = True
 
     def _put_text(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
         needed = self._units(columns, rows)
@@ -169,11 +159,11 @@ class RowStore:
         if self._top + needed > len(self._heap) // _UNIT:
             raise InternalError("a row store got more text than room() allowed; please report this")
         for place, i in enumerate(self.layout.text):
-            offsets, data, valid = text_parts(columns[i])
+            offsets, data, position = text_parts(columns[i])
             self._top = kernels.rows.put(
                 offsets,
                 data,
-                valid,
+                position,
                 rows,
                 slots,
                 place,
@@ -188,33 +178,40 @@ class RowStore:
     def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
         """Arrow arrays of all columns (or only some) for these slots."""
         wanted = tuple(range(len(self.layout.types)) if only is None else only)
-        values = self._take_fixed(wanted, slots)
-        return [self._column(i, slots, values.get(i)) for i in wanted]
+        fixed = self._take_fixed(wanted, slots)
+        return [fixed[i] if i in fixed else self._column(i, slots) for i in wanted]
 
-    def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Buffer]:
-        """The values of the fixed-width columns among these, in one allocation."""
-        fixed, widths, places = self.layout.choice(wanted)
+    def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Array]:
+        """The fixed-width columns among these, in one allocation."""
+        fixed, forms, places, numbers = self.layout.choice(wanted)
         if not fixed:
             return {}
-        buffers, targets = _side_by_side(fixed.values(), len(slots))
+        rows, bits = len(slots), (len(slots) + 7) // 8
+        sizes = [form * rows if form > 0 else bits for form in forms.tolist()]
+        bitmaps, nulls = _NO_BITMAPS, np.zeros(len(fixed), np.bool_)
+        if self._has_nulls:
+            nullable = self._nullable[numbers]
+            sizes += (nullable * bits).tolist()
+        buffers, targets = _side_by_side(sizes)
+        if self._has_nulls:
+            bitmaps = targets[len(fixed) :] * nullable
         kernels.rows.take_fixed(
-            targets, widths, places, slots, self._at, self.layout.record.itemsize
-        )
-        return dict(zip(fixed, buffers, strict=True))
+            targets, bitmaps, forms, places, numbers, slots, self._at,
+            self.layout.record.itemsize, self.layout.mask, nulls,
+        )  # fmt: skip
+        masks = [buffers[len(fixed) + c] if null else None for c, null in enumerate(nulls.tolist())]
+        types = self.layout.types
+        return {
+            i: pa.Array.from_buffers(types[i], rows, [mask, values])
+            for i, mask, values in zip(fixed, masks, buffers[: len(fixed)], strict=True)
+        }
 
-    def _column(self, i: int, slots: Slots, values: pa.Buffer | None) -> pa.Array:
-        kind = self.layout.types[i]
+    def _column(self, i: int, slots: Slots) -> pa.Array:
         if i in self._arenas:
             return self._arenas[i].take(slots)
         if i in self.layout.empty:
             return pa.nulls(len(slots))
-        if i in self.layout.text:
-            return self._text_column(i, slots)
-        present = None
-        if self._nullable[i]:
-            place = self.layout.nth[i]
-            present = (self._records[f"valid{place // 8}"][slots] >> (place % 8)) & 1
-        return array_of(kind, len(slots), values, present)
+        return self._text_column(i, slots)
 
     def _text_column(self, i: int, slots: Slots) -> pa.Array:
         place = self.layout.text.index(i)
@@ -229,6 +226,17 @@ class RowStore:
         mask = pa.py_buffer(np.packbits(present, bitorder="little")) if nulls else None
         buffers = [mask, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(kind, len(slots), buffers)
+
+    def addresses(self, wanted: tuple[int, ...]) -> tuple[Any, ...]:
+        """Where compiled code finds these columns: records, their size, the offset of each column
+        in a record and its number among the texts (or -1), heap, headers, positions."""
+        layout = self.layout
+        offsets = [layout.places[layout.nth[i]] if i in layout.nth else -1 for i in wanted]
+        texts = [layout.text.index(i) if i in layout.text else -1 for i in wanted]
+        return (
+            self._at, layout.record.itemsize, np.array(offsets, np.int64),
+            np.array(texts, np.int64), self._heap.ctypes.data, self._headers, self._positions,
+        )  # fmt: skip
 
     def free(self, slots: Slots) -> None:
         """Release the values of these slots."""
@@ -251,9 +259,8 @@ def heap_bound(layout: RecordLayout, widest: int) -> int:
 
 def _units_of(column: pa.Array) -> Any:
     """Heap units that each value of a text column takes."""
-    offsets, _, valid = text_parts(column)
-    units = 1 - np.diff(offsets) // -_UNIT
-    return np.where(valid, units, 0) if len(valid) else units
+    units = 1 - np.diff(text_parts(column)[0]) // -_UNIT
+    return np.where(column.is_valid(), units, 0) if column.null_count else units
 
 
 def _divide(layout: RecordLayout, heap_bytes: int) -> tuple[int, int]:
@@ -279,18 +286,30 @@ class PlainColumns:
         )
 
     def take(self, rows: Rows) -> list[pa.Array]:
-        buffers, targets = _side_by_side(self._widths.tolist(), len(rows))
+        buffers, targets = _side_by_side((self._widths * len(rows)).tolist())
         kernels.rows.pick(targets, self._sources, self._widths, rows)
         parts = zip(self._columns, buffers, strict=True)
         return [pa.Array.from_buffers(c.type, len(rows), [None, values]) for c, values in parts]
 
 
-def _side_by_side(widths: Iterable[int], rows: int) -> tuple[list[pa.Buffer], Any]:
-    """One allocation for ``rows`` values of each width. Also returns the address of each part."""
-    sizes, starts, end = [width * rows for width in widths], [], 0
+def _side_by_side(sizes: list[int]) -> tuple[list[pa.Buffer], Any]:
+    """One allocation for buffers of these sizes. Also returns the address of each."""
+    starts, end = [], 0
     for size in sizes:
         starts.append(end)
         end += -(-size // _ALIGNED) * _ALIGNED
     memory = pa.allocate_buffer(end)
     parts = zip(starts, sizes, strict=True)
     return [memory.slice(start, size) for start, size in parts], np.array(starts) + memory.address
+
+
+def _rows_within(column: pa.Array, rows: Rows, room: int) -> int:
+    """How many of these rows of a nested column, from the first on, take at most ``room`` bytes."""
+    if not len(rows):
+        return 0
+    copied = column.take(pa.array(rows))
+    if copied.nbytes <= room:
+        return len(rows)
+    fits = bisect_right(range(len(rows)), room, key=lambda row: copied.slice(0, row + 1).nbytes)
+    # A slice counts its share of a bitmap, which a copy of it might not have.
+    return fits or int(taken_bytes(column, rows[:1]) <= room)

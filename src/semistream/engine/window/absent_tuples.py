@@ -67,7 +67,7 @@ class AbsentTuples:
         self._head, self._next = head, -1
         if self._context.binding.codec.exact:
             most = self._output.most_rows
-            slots = window.proven(index.firsts, index.continues, self._probed, most)
+            slots = window.proven(index, self._probed, most)
             if len(slots):
                 self._proven, self._next = slots, None
 

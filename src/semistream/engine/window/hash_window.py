@@ -21,6 +21,7 @@ from semistream.engine.rows.layout import NO_MASK, Rows, Slots
 from semistream.engine.rows.row_store import RowStore
 from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
 from semistream.keys import Codes, Mask
+from semistream.master.index import PageIndex
 
 
 class HashWindow:
@@ -176,12 +177,14 @@ class QueueWindow(HashWindow):
         """The slot of the tuple that has waited longest."""
         return int(self._newer[-1])
 
-    def proven(self, firsts: Any, continues: Any, probed: Any, most: int) -> Slots:
+    def proven(self, index: PageIndex, probed: Any, most: int) -> Slots:
         """Those of the oldest tuples whose page was probed after they arrived: keys are absent."""
         slots = np.empty(min(most, 4096), np.int32)
         found = kernels.window.proven(
-            firsts, continues, probed, self.born, self.codes, self._newer, 4096, slots
-        )
+            index.firsts[: index.base_pages], index.continues, probed,
+            index.changed, index.changed_low, index.changed_high,
+            self.born, self.codes, self._newer, 4096, slots,
+        )  # fmt: skip
         return slots[:found]
 
     def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:

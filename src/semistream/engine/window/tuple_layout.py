@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.engine.binding import Binding
-from semistream.engine.rows.layout import RecordLayout, Slots, array_of
+from semistream.engine.rows.layout import RecordLayout, Slots
 from semistream.engine.rows.row_store import RowStore
 from semistream.keys import Codes
 
@@ -47,18 +47,23 @@ class TupleLayout:
     def _key_of(self, codes: Codes) -> pa.Array:
         kind = self.schema.field(self._key_places[0]).type
         values = codes.astype(np.dtype(f"i{kind.bit_width // 8}"))
-        return array_of(kind, len(codes), pa.py_buffer(values))
+        return pa.Array.from_buffers(kind, len(codes), [None, pa.py_buffer(values)])
 
     def keys(self, store: RowStore, slots: Slots, codes: Codes) -> list[pa.Array]:
         """The key columns of these slots."""
         if self._from_code is not None:
             return [self._key_of(codes)]
-        return store.take(slots, [self.kept.index(place) for place in self._key_places])
+        return store.take(slots, self.key_places)
+
+    @property
+    def key_places(self) -> list[int]:
+        """The key columns among those that are stored, unless codes restore the key."""
+        return [self.kept.index(place) for place in self._key_places]
 
 
 def _restorable(binding: Binding, schema: pa.Schema) -> str | None:
     """The key column's name if its values can be computed from their codes."""
-    if not binding.codec.exact:
+    if not binding.codec.exact or len(binding.stream_key) > 1:
         return None
     name = binding.stream_key[0]
     kind, master = schema.field(name).type, binding.codec.types[0]

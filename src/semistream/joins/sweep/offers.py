@@ -9,55 +9,77 @@ import numpy as np
 from semistream.engine.context import Context
 from semistream.engine.front.contract import FrontStage
 from semistream.engine.front.learner import report
+from semistream.engine.rows.layout import ranges
+from semistream.engine.rows.page_columns import PageColumns
+from semistream.engine.rows.page_opener import LoadedPages
 from semistream.engine.rows.row_buffer import RowBuffer
 from semistream.engine.shape import TableShape
-from semistream.joins.sweep.page_map import MappedScan
 from semistream.joins.sweep.plan import SweepPlan
 from semistream.joins.sweep.stretch_window import StretchWindow
 
 
 class Offers:
-    """Candidates of the last visits; their rows are copied while their page is in memory."""
+    """Keys of the last visits with all their rows, copied while their page is in memory."""
 
     def __init__(self, context: Context, table: TableShape, plan: SweepPlan) -> None:
         self._context = context
         row_bytes = min(table.row_bytes, plan.widest_row)
-        self._rows = RowBuffer(table.output_types, plan.offers, row_bytes)
-        self._keys: list[tuple[Any, Any]] = []  # codes and worths
+        types, columns = table.cached_types, len(table.output_types)
+        self._rows = RowBuffer(types[:columns], plan.offers, row_bytes)
+        self._keys = RowBuffer(types[columns:], plan.offers, row_bytes)
+        self._offered: list[tuple[Any, Any, Any]] = []  # codes, rows of each, worths
 
     @property
     def nbytes(self) -> int:
-        return self._rows.nbytes
+        return self._rows.nbytes + self._keys.nbytes
 
     def collect(
         self,
         front: FrontStage,
         window: StretchWindow,
-        scan: MappedScan,
+        loaded: LoadedPages,
         places: Any,
         rows: Any,
         slots: Any,
     ) -> None:
-        """Collect the rows of these pairs that reach the front stage's threshold."""
-        first, worth = front.candidates(places, rows, slots, window.codes)
-        buffer = self._rows
+        """Collect the rows of the keys in these pairs that reach the front stage's threshold."""
+        first, counts, worth = front.candidates(places, rows, slots, window.codes)
         while len(first):
-            room = buffer.most - buffer.count
-            some, first = first[:room], first[room:]
-            buffer.add(scan.columns, places[some], rows[some])
-            self._keys.append((window.codes[slots[some]], worth[:room]))
-            worth = worth[room:]
-            if buffer.count == buffer.most:
-                self._offer(front)
+            room = self._rows.most - self._rows.count
+            fit = int(np.searchsorted(np.cumsum(counts), room, side="right"))
+            if fit:
+                some, sizes = first[:fit], counts[:fit]
+                pairs = ranges(some, sizes) if sizes.max() > 1 else some
+                self._copy(loaded.columns, loaded.keys, places[pairs], rows[pairs])
+                self._offered.append((window.codes[slots[some]], sizes, worth[:fit]))
+            elif not self._rows.count:  # more rows than can ever be offered
+                fit = 1
+            first, counts, worth = first[fit:], counts[fit:], worth[fit:]
+            if len(first) or self._rows.count == self._rows.most:
+                self.offer(front)
 
-    def _offer(self, front: FrontStage) -> None:
-        codes = np.concatenate([codes for codes, _ in self._keys])
-        worth = np.concatenate([worth for _, worth in self._keys])
-        columns, rows = self._rows.finish(), np.arange(len(codes))
-        self._keys.clear()
-        report(self._context, front, *front.offer(codes, np.ones_like(rows), worth, columns, rows))
+    def _copy(self, columns: PageColumns, keys: PageColumns | None, places: Any, rows: Any) -> None:
+        self._rows.add(columns, places, rows)
+        if keys is not None:
+            self._keys.add(keys, places, rows)
+
+    def visit_over(self, front: FrontStage) -> None:
+        """Offer what was collected if it is much, or if the front stage is still filling."""
+        if 2 * self._rows.count >= self._rows.most or front.count < front.capacity:
+            self.offer(front)
+
+    def offer(self, front: FrontStage) -> None:
+        """Offer what was collected."""
+        if not self._offered:
+            return
+        codes, counts, worth = (np.concatenate(part) for part in zip(*self._offered, strict=True))
+        columns = [*self._rows.finish(), *self._keys.finish()]
+        rows = np.arange(int(counts.sum()))
+        self._offered.clear()
+        report(self._context, front, *front.offer(codes, counts, worth, columns, rows))
 
     def withdraw(self) -> None:
         """Discard the collected rows: the table has changed."""
-        self._keys.clear()
+        self._offered.clear()
         self._rows.clear()
+        self._keys.clear()

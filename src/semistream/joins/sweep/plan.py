@@ -12,26 +12,27 @@ from semistream.engine.plan import (
     Planned,
     buffer_pages,
     fixed_bytes,
-    page_scratch,
 )
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
-from semistream.joins.sweep.page_map import PageMap
 from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
+from semistream.master.store import ALIGNMENT
 from semistream.memory import parse_size
 
 _UNSEEN_WINDOW = 1024
+_PAGE_SCRATCH = 128  # per page of a visit: its number and extent
 
 
 @dataclass(frozen=True)
 class SweepPlan(MemoryPlan):
-    """Adds read-ahead and the page map; ``extra_bytes`` is for gathered rows, offered rows and the
-    cache of absent keys."""
+    """Adds the reads; ``extra_bytes`` is for gathered rows, offered rows and the cache of absent
+    keys."""
 
     window: StretchWindowSize | None = None
     reads_ahead: int = 0
-    page_map: bool = False
+    visit_pages: int = 1  # of a visit to several stretches
+    gap_pages: int = 0  # unneeded pages read to coalesce two requests into one
     widest_row: int = 0  # of the master, for which gathering has room
     offers: int = 0
     absent_bytes: int = 0
@@ -46,16 +47,16 @@ def plan_sweep(
     cache: str,
 ) -> SweepPlan:
     budget = parse_size(join.memory)
-    share, most = settings.stretch_share, settings.stretch_pages
+    share, most = settings.stretch_share, settings.stretch_bytes
     if table.mapped:  # mapped pages need no buffer
-        share, most = settings.mapped_stretch_share, settings.mapped_stretch_pages
+        share, most = settings.mapped_stretch_share, settings.mapped_stretch_bytes
+    largest = max(1, table.max_page_bytes)
     pages = buffer_pages(join, table, share, most)
     reader = table.buffer_bytes(pages)
     ahead = _reads_ahead(table, budget, reader, settings)
     readers = 1 + (ahead if table.direct else 0)
-    stretches = len(first_pages(table.continues, pages)) - 1
-    map_bytes = _page_map_bytes(table, budget, settings)
-    disk = readers * reader + page_scratch(table, pages) + stretches_bytes(stretches) + map_bytes
+    stretches = len(first_pages(table.continues, pages, table.boundaries)) - 1
+    disk = readers * reader + visit_scratch(table, pages) + stretches_bytes(stretches)
     least = 2 * table.max_row_bytes + (
         _UNSEEN_WINDOW
         if stream.layout is None
@@ -72,7 +73,8 @@ def plan_sweep(
         output_rows=division.output_rows,
         cache=cache,
         reads_ahead=ahead,
-        page_map=map_bytes > 0,
+        visit_pages=max(1, reader // (largest + (2 * ALIGNMENT if table.direct else 0))),
+        gap_pages=(settings.gap_bytes if table.direct else settings.cached_gap_bytes) // largest,
         widest_row=table.max_row_bytes,
     )
     if stream.layout is None:
@@ -82,8 +84,9 @@ def plan_sweep(
     rest = division.rest - front_bytes - gathered
     spare = max(0, rest - least)
     offers = 1 + spare // 16 // max(1, table.max_row_bytes)
-    offers = min(division.output_rows, settings.offers, offers)
-    absent = AbsentKeys.bytes_of(spare // settings.absent_share) if table.exact else 0
+    cached = size.capacity if size is not None else 0
+    offers = min(division.output_rows, settings.offers, offers, 1 + cached // settings.offers_share)
+    absent = AbsentKeys.bytes_of(spare // settings.absent_share) if table.by_code else 0
     offered = offers * table.max_row_bytes
     window = StretchWindow.size_for(
         stream.layout,
@@ -114,9 +117,6 @@ def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings
     return min(max(one, fit), settings.reads_ahead)
 
 
-def _page_map_bytes(table: TableShape, budget: int, settings: Settings) -> int:
-    """Bytes of the page map; 0 if it would be too large, or if pages cannot be joined by
-    address, which needs unique keys that are stored as their codes."""
-    nbytes = PageMap.bytes_for(table.num_pages, len(table.output_types))
-    can = table.exact and table.int64_key and table.unique and table.can_address
-    return nbytes if can and settings.page_map_share * nbytes <= budget else 0
+def visit_scratch(table: TableShape, pages: int) -> int:
+    """Bytes of the page numbers of a visit, and of the addresses of the pages' columns."""
+    return (_PAGE_SCRATCH + table.address_bytes) * pages

@@ -5,45 +5,45 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.engine.context import Context
-from semistream.engine.disk_buffer import Scan, count_read
+from semistream.engine.disk_buffer import count_read
+from semistream.engine.page_rows import Openers
 from semistream.engine.rows.layout import Slots
-from semistream.engine.shape import TableShape
-from semistream.joins.sweep.page_map import MappedScan, PageMap
+from semistream.engine.rows.page_columns import PageColumns
+from semistream.engine.rows.page_opener import LoadedPages
 from semistream.joins.sweep.plan import SweepPlan
 from semistream.master.pages import PageSource
-
-Fetched = tuple[list[pa.RecordBatch], Any]
-"""Parsed pages (none if the page map knows them) and their addresses."""
 
 
 @dataclass
 class Visit:
-    """Pages ``first`` to ``last``, and the tuples that wait for them."""
+    """Pages to read, in ascending order, and the tuples that wait for them, by code."""
 
-    first: int
-    last: int
+    pages: Any
+    places: Any  # for every tuple, the first of ``pages`` that can hold its code
     slots: Slots
-    chunks: Any  # of the window: the last visit to a stretch gives them back, the others have none
+    chunks: Any  # of the window, to be given back
+    stretches: int = 1
     reader: Any = None  # that its first pages were requested from; None: not requested yet
+    read: Any = None  # of these pages
+    done: int = 0  # pages that were loaded
     found: int = 0  # pairs
+    collided: bool = False  # a tuple has met another key with the same code
 
     @property
-    def ends_stretch(self) -> bool:
-        return len(self.chunks) > 0
+    def ended(self) -> bool:
+        return self.done == len(self.pages)
 
 
 class ReadAhead:
-    """The readers, each for one stretch, and the map of pages that were parsed before."""
+    """The readers, each with a buffer for one visit, and what is opened of their pages."""
 
-    def __init__(
-        self, context: Context, source: PageSource, table: TableShape, plan: SweepPlan
-    ) -> None:
+    def __init__(self, context: Context, source: PageSource, plan: SweepPlan) -> None:
         self._context = context
         self.pages = plan.buffer_pages
         self.ahead = plan.reads_ahead
@@ -53,17 +53,17 @@ class ReadAhead:
         if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
             self._idle.extend(reader.more_readers(self.ahead))
         self._readers = [self._reader, *self._idle]
-        self._map: PageMap | None = None
-        if plan.page_map:
-            binding = context.binding
-            self._map = PageMap(source, binding.master_key[0], binding.master_columns)
-        self._map_bytes = (
-            PageMap.bytes_for(table.num_pages, len(table.output_types)) if self._map else 0
-        )
+        self._can_address = source.can_address
+        binding = context.binding
+        self._names = binding.master_columns
+        self._keys = [] if binding.codec.exact else list(binding.master_key)
+        if source.can_address:
+            openers = Openers(source)
+            self._columns, self._key_columns = openers(self._names), openers(self._keys)
 
     @property
     def nbytes(self) -> int:
-        return int(sum(reader.nbytes for reader in self._readers)) + self._map_bytes
+        return int(sum(reader.nbytes for reader in self._readers))
 
     @property
     def buffer_bytes(self) -> int:
@@ -85,59 +85,63 @@ class ReadAhead:
             in_flight < len(requested) and requested[-1 - in_flight].in_flight
         ):  # from the newest back
             in_flight += 1
-        others = (visit for visit in visits if visit.reader is None)
+        others = (visit for visit in visits if visit.reader is None and len(visit.pages))
         for visit in itertools.islice(others, max(0, most - in_flight)):
             if direct and not self._idle:
                 return
             reader = self._idle.pop() if direct else self._reader
-            reader.prefetch(visit.first, min(self.pages, visit.last - visit.first + 1))
+            visit.read = reader.plan(visit.pages)
+            reader.prefetch(visit.read)
             visit.reader = reader
 
-    def load(self, visit: Visit) -> Scan | MappedScan:
-        """Read the visit's first pages, or wait for their prefetch. Can be retried if it fails."""
-        first, count = visit.first, min(self.pages, visit.last - visit.first + 1)
+    def load(self, visit: Visit) -> LoadedPages:
+        """Read the visit's next pages, or wait for their prefetch. Can be retried if it fails."""
         reader, visit.reader = visit.reader or self._reader, None
-        read = partial(self._fetch, reader, first, count)
+        read, visit.read = visit.read, None
+        if self._can_address:
+            read = read or reader.plan(visit.pages[visit.done :])
+            pages = read.pages
+        else:
+            pages = visit.pages[visit.done : visit.done + 1]
         try:
-            pages, addresses = count_read(
-                self._context, reader, first, count, reader.bytes_read, read
-            )
+            loaded = count_read(
+                self._context, reader, int(pages[0]), len(pages), reader.bytes_read,
+                lambda: self._fetch(reader, pages, read),
+            )  # fmt: skip
         except BaseException:
             self._release(reader, reader)
             raise
         self._release(reader, self._reader)
         self._reader = reader
-        if self._map is not None:
-            if not pages:
-                return self._map.scan(first, addresses)
-            self._map.learn(first, pages, addresses)
-        scan = Scan(visit.first, visit.last)
-        scan.fill(pages, self._context.binding)
-        scan.next += count
-        return scan
+        visit.done += len(pages)
+        return loaded
 
-    def fill(self, scan: Scan) -> None:
-        """Read the next pages: a single key may span more pages than the buffer holds."""
-        reader, first = self._reader, scan.next
-        count = min(self.pages, scan.last - first + 1)
-        pages = count_read(
-            self._context,
-            reader,
-            first,
-            count,
-            reader.bytes_read,
-            partial(reader.read, first, count),
+    def _fetch(self, reader: Any, pages: Any, read: Any) -> LoadedPages:
+        if not self._can_address:
+            return self._sorted_by_code(pages, *reader.read(int(pages[0])))
+        addresses = reader.load(read)
+        loaded = self._columns.open(pages, addresses, read.sizes)
+        if self._keys:
+            loaded.keys = self._key_columns.open(pages, addresses, read.sizes).columns
+        return loaded
+
+    def _sorted_by_code(self, pages: Any, batch: pa.RecordBatch) -> LoadedPages:
+        """A page of a source that has its own order and no codes."""
+        codes, _ = self._context.binding.master_codes(batch)
+        order = np.argsort(codes, kind="stable")
+        batch, codes = batch.take(pa.array(order)), codes[order]
+        columns, keys = (
+            self._put([batch.column(name) for name in names]) for names in (self._names, self._keys)
         )
-        scan.fill(pages, self._context.binding)
-        scan.first = first
-        scan.next += count
+        address = np.array([codes.ctypes.data], np.int64)
+        sizes = np.array([len(codes)], np.int64)
+        return LoadedPages(pages, address, sizes, columns, keys, (batch, codes))
 
-    def _fetch(self, reader: Any, first: int, count: int) -> Fetched:
-        """Read pages, and parse them unless the map knows them."""
-        if self._map is None:
-            return reader.read(first, count), None
-        addresses = reader.load(first, count)
-        return [] if self._map.knows(first, count) else reader.parse(), addresses
+    @staticmethod
+    def _put(columns: list[pa.Array]) -> PageColumns:
+        found = PageColumns([column.type for column in columns], 1)
+        found.put(0, columns)
+        return found
 
     def _release(self, reader: Any, idle: Any) -> None:
         """Where reads ahead have buffers of their own: make ``idle`` available for the next one.

@@ -1,67 +1,66 @@
-"""The order of a sweep: which stretch comes next, and which of its pages are visited together."""
+"""The order of a sweep: which tuples are served next, and which pages are read for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
+from semistream import kernels
 from semistream.engine.context import Context
-from semistream.engine.rows.layout import Slots
 from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
 
-_NO_CHUNKS = np.zeros(0, np.int32)
+_NO_PAGES = np.zeros(0, np.int64)
 
 
 class Route:
-    """Goes round the stretches in key order, and skips those that no tuple waits for."""
+    """Goes round the stretches in key order, and skips those that no tuple waits for.
 
-    def __init__(self, context: Context, stretches: Stretches) -> None:
+    A visit serves the tuples of one stretch, or of several where few tuples wait: as many as need
+    ``most`` pages together. Up to ``gap`` unneeded pages are read to make one request of two.
+    """
+
+    def __init__(self, context: Context, stretches: Stretches, most: int, gap: int) -> None:
         self._context = context
         self._stretches = stretches
+        self._most = most if stretches.by_code else 1
+        self._gap = gap
         self._position = 0  # the stretch to look at next
         self.sweeps = 0  # how often it has gone round
 
     @property
-    def most_visits(self) -> tuple[int, int]:
-        """Visits of a whole sweep, and of one stretch, at most."""
-        gap = self._context.settings.gap_pages
-        visits = -(-np.diff(self._stretches.first_page) // (2 + gap))
-        return max(1, int(visits.sum())), int(visits.max(initial=1))
+    def most_visits(self) -> int:
+        """Visits of a whole sweep, at most."""
+        return len(self._stretches)
 
-    def next_stretch(self, window: StretchWindow) -> list[Visit]:
-        """Visits to the next stretch that tuples wait for; they leave its list. [] if none wait."""
-        stretch = window.next_needed(self._position % len(self._stretches))
-        if stretch < 0:
-            return []
-        self.sweeps += stretch < self._position
-        self._position = stretch + 1
-        slots, chunks = window.collect(stretch)
-        if not self._stretches.first_page[-1]:
-            return [Visit(0, -1, slots, chunks)]  # an empty table: nothing to read
-        visits = list(self._visits(window, slots, stretch))
-        visits[-1].chunks = chunks
-        return visits
+    def next_visit(self, window: StretchWindow) -> Visit | None:
+        """The next tuples that wait, which leave their lists; None if none wait."""
+        stretches = self._stretches
+        begin = window.next_needed(self._position % len(stretches))
+        if begin < 0:
+            return None
+        self.sweeps += begin < self._position
+        ends = stretches.segment_ends
+        end = int(ends[np.searchsorted(ends, begin, side="right")])
+        slots, chunks, end = window.collect(begin, end, self._most)
+        self._position = end
+        slots = slots[np.argsort(window.codes[slots])]
+        first = stretches.first_page
+        pages, places = self._pages(window, slots, int(first[begin]), int(first[end]) - 1)
+        return Visit(pages, places, slots, chunks, stretches=end - begin)
 
-    def _visits(self, window: StretchWindow, slots: Slots, stretch: int) -> Iterator[Visit]:
-        """Cut a stretch where more than ``gap_pages`` pages in a row are not needed."""
-        settings, stretches = self._context.settings, self._stretches
-        index, bounds = stretches.index, stretches.first_page
-        if stretches.exact:
-            codes = window.codes[slots]
-            order = np.argsort(codes)
-            if len(slots) > settings.dense_waiters * (bounds[stretch + 1] - bounds[stretch]):
-                first, last = int(bounds[stretch]), int(bounds[stretch + 1]) - 1
-                yield Visit(first, last, slots[order], _NO_CHUNKS)
-                return
-            low, high = index.locate_sortable(codes[order])
-        else:
-            low, high = index.locate(self._context.binding.codec.adopt(window.keys(slots)))
-            order = np.argsort(low, kind="stable")
-            low, high = low[order], high[order]
-        slots, reached = slots[order], np.maximum.accumulate(high)
-        cuts = (np.flatnonzero(low[1:] - reached[:-1] > 1 + settings.gap_pages) + 1).tolist()
-        for begin, end in zip([0, *cuts], [*cuts, len(slots)], strict=True):
-            yield Visit(int(low[begin]), int(reached[end - 1]), slots[begin:end], _NO_CHUNKS)
+    def _pages(self, window: StretchWindow, slots: Any, low: int, high: int) -> tuple[Any, Any]:
+        """The pages to read, and for every tuple the first of them that can hold its code."""
+        places = np.zeros(len(slots), np.int32)
+        if high < low:
+            return _NO_PAGES, places  # an empty table: nothing to read
+        index = self._stretches.index
+        if not self._stretches.by_code:
+            return np.arange(low, high + 1), places
+        pages = np.empty(high - low + 1, np.int64)
+        count = kernels.sweep.needed_pages(
+            window.codes, slots, index.firsts, index.continues, low, high, self._gap, pages, places
+        )
+        return pages[:count].copy(), places

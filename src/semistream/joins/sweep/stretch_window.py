@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,15 +95,20 @@ class StretchWindow:
         return int(self._free_count * self._size)
 
     def add(
-        self, codes: Codes, columns: Sequence[pa.Array], rows: Rows, keys: Sequence[pa.Array]
+        self,
+        codes: Codes,
+        columns: Sequence[pa.Array],
+        rows: Rows,
+        keys: Callable[[Rows], Sequence[pa.Array]],
     ) -> int:
-        """Admit as many of these tuples as fit; returns how many."""
+        """Admit as many of these tuples as fit; returns how many. ``keys`` returns key columns of
+        rows, for a table that is not in the order of codes."""
         rows = rows[: self.rows.room(columns, rows)]
         slots = np.empty(len(rows), np.int32)
         placed, self._free_count = kernels.sweep.place(
             codes,
             rows,
-            self._stretches.of(rows, keys),
+            self._stretches.of(codes[rows], lambda: keys(rows)),
             self._stretches.firsts,
             self._size,
             self._head,
@@ -130,34 +135,14 @@ class StretchWindow:
         """The first stretch from this one on, wrapping around, with waiting tuples; or -1."""
         return int(kernels.sweep.next_needed(stretch, self._head))
 
-    def collect(self, stretch: int) -> tuple[Slots, Any]:
-        """Empty a stretch's list; returns its tuples and their chunks."""
-        slots, chunks = kernels.sweep.collect(
-            stretch, self._size, self._head, self._fill, self._next_chunk
-        )
-        return slots, chunks
-
-    def match(
-        self, page_codes: Codes, order: Any, slots: Slots, cursor: Any, once: bool, out: Any
-    ) -> int:
-        """Pair these tuples with page rows; see the kernels."""
-        rows, pairs = out
-        if self._stretches.exact:
-            found = kernels.sweep.match(
-                page_codes, slots, cursor, once, self.codes, self.state, rows, pairs
-            )
-        else:
-            found = kernels.sweep.match_hashes(
-                page_codes, order, slots, cursor, once, self.codes, self.state, rows, pairs
-            )
-        return int(found)
-
-    def match_mapped(self, scan: Any, slots: Slots, cursor: Any, once: bool, out: Any) -> int:
-        """The same for pages that are accessed by address."""
-        found = kernels.sweep.match_mapped(
-            scan.keys, scan.sizes, slots, cursor, once, self.codes, self.state, *out
-        )
-        return int(found)
+    def collect(self, begin: int, end: int, most: int) -> tuple[Slots, Any, int]:
+        """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages;
+        returns the tuples, their chunks, and the stretch after the last one."""
+        slots, chunks, stop = kernels.sweep.collect(
+            begin, end, most, self._stretches.first_page, self._size, self._head, self._fill,
+            self._next_chunk,
+        )  # fmt: skip
+        return slots, chunks, int(stop)
 
     def leave(self, slots: Slots) -> None:
         """These tuples no longer wait; their values stay until the output has copied them."""

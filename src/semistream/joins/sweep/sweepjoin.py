@@ -4,20 +4,22 @@
         admit tuples; those that miss the front stage wait        take_in
             in the list of their stretch                          StretchWindow.add
         go round the stretches in key order:                      begin
-            take the tuples of the next stretch off its list,     Route.next_stretch
-                in visits to the pages that they need
+            take the tuples of the next stretches off their       Route.next_visit
+                lists: a visit to the pages that they need
             request the pages of the next visits                  ReadAhead.request
             wait for the pages of this visit                      ReadAhead.load
             pair tuples with rows, copy the rows                  resume: VisitMatch.match
                 offer rows that several tuples waited for         Offers.collect
-                    to the front stage                            (parsed pages: Learner.learn)
+                    to the front stage
             the other tuples are proven absent                    _met_all_pages
             all its tuples leave                                  _leave
         emit the rows of several visits, free their slots         VisitOutput.hand_over
 
-A *stretch* is a few neighbouring pages. A visit reads the pages that tuples of one stretch need,
-and small gaps between them. All tuples that wait for a page are joined when it is read. Rows are
-gathered over several visits into one output batch.
+A *stretch* is a few megabytes of neighbouring pages. Where many tuples wait, a visit reads one
+stretch with one request or a few. Where few wait (a micro-batch that is drained, a trickle), it
+reads only the pages that they need, of as many stretches as the buffer has room for. All tuples
+that wait for a page are joined when it is read. Rows are gathered over several visits into one
+output batch.
 
 Waiting is bounded by one sweep: every tuple has left when the sweep has gone round once.
 
@@ -27,7 +29,8 @@ Waiting is bounded by one sweep: every tuple has left when the sweep has gone ro
 | lists | 24 per stretch |
 | disk buffer | a stretch, and one for each read in flight |
 
-No hash table over the window: page rows are sorted, so a visit sorts its waiters and walks both.
+No hash table over the window: page rows are sorted by code, so a visit sorts its waiters and walks
+both. From a waiting code to the output row everything is compiled (``kernels/sweep.py``).
 docs/algorithms/sweepjoin.md has the cost model and the argument.
 """
 
@@ -40,23 +43,21 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from semistream.engine.disk_buffer import Scan
 from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.counting_cache import CountingCache
-from semistream.engine.front.learner import Learner
 from semistream.engine.intake import Slice
-from semistream.engine.plan import MemoryPlan, page_scratch, within_budget
+from semistream.engine.plan import MemoryPlan, within_budget
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
+from semistream.engine.rows.page_opener import LoadedPages
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window_policy import check_tuples_fit
 from semistream.joins.base import Join
 from semistream.joins.sweep.memory_mover import START, MemoryMover
 from semistream.joins.sweep.offers import Offers
-from semistream.joins.sweep.page_map import MappedScan
-from semistream.joins.sweep.plan import SweepPlan, plan_sweep
+from semistream.joins.sweep.plan import SweepPlan, plan_sweep, visit_scratch
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
@@ -117,20 +118,19 @@ class Sweep(Policy):
         assert source.index is not None
         self._table = table
         self._stretches = Stretches(source.index, plan.buffer_pages)
-        self._reads = ReadAhead(self.context, source, table, plan)
-        self._learner = Learner(self.context, source)
+        self._reads = ReadAhead(self.context, source, plan)
         self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined,
-        self._scan: Scan | MappedScan | None = None  # with these pages
+        self._loaded: LoadedPages | None = None  # with these pages
         self._unmatched_slots: Slots | None = None  # of its tuples that are still to go out
-        self._route = Route(self.context, self._stretches)
-        self.admission.unique = source.unique
+        self._route = Route(self.context, self._stretches, plan.visit_pages, plan.gap_pages)
+        self.admission.attach(source)
         if self._window is not None:
             self._window.wait_for(self._stretches)
             self._absent_keys.forget()
 
     def detach(self) -> None:
-        self._scan = None
+        self._loaded = None
         self._reads.close()
         if self._window is not None:
             self._offers.withdraw()  # rows of this version must not enter the front stage later
@@ -180,7 +180,7 @@ class Sweep(Policy):
 
     def memory(self) -> dict[str, int]:
         reads = self._reads
-        disk = reads.nbytes + page_scratch(self._table, reads.pages) + self._stretches.nbytes
+        disk = reads.nbytes + visit_scratch(self._table, reads.pages) + self._stretches.nbytes
         front = self.front.nbytes if self.front else 0
         if self._window is None:
             return {"window": 0, "front stage": 0, "disk buffer": disk, "pending output": 0}
@@ -216,9 +216,8 @@ class Sweep(Policy):
 
     def _add(self, part: Slice, rows: Rows) -> int:
         assert self._window is not None
-        keys = part.keys()
-        adopted = keys if self._stretches.exact else self.context.binding.codec.adopt(keys)
-        return self._window.add(part.codes, part.columns, rows, adopted)
+        adopt = self.context.binding.codec.adopt
+        return self._window.add(part.codes, part.columns, rows, lambda some: adopt(part.keys(some)))
 
     def _lacks_room(self, window: StretchWindow) -> bool:
         """Whether visits should make more room before tuples are taken in."""
@@ -247,10 +246,11 @@ class Sweep(Policy):
         if not self._visits:
             self._look_ahead()
         visit = self._visits[0]
-        scan = self._reads.load(visit) if visit.first <= visit.last else Scan(0, -1)
+        loaded = self._reads.load(visit) if len(visit.pages) else None
         self._visits.popleft()
-        self._visit, self._scan = visit, scan
-        self._matching.start(scan, self._stretches.exact)
+        self._visit, self._loaded = visit, loaded
+        if loaded is not None:
+            self._matching.start(visit, loaded, self.admission.unique)
         self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -258,12 +258,12 @@ class Sweep(Policy):
         assert self._window is not None
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
-            visits = self._route.next_stretch(self._window)
-            if not visits:
+            visit = self._route.next_visit(self._window)
+            if visit is None:
                 break
             if self._route.sweeps > sweeps:
                 self._sweep_done()
-            self._visits.extend(visits)
+            self._visits.append(visit)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
 
     def _sweep_done(self) -> None:
@@ -274,46 +274,40 @@ class Sweep(Policy):
 
     @property
     def longest_wait(self) -> int:
-        """The visits of one sweep, those that were found ahead of it (the last ones of a whole
-        stretch), and those whose rows are kept back to fill a batch."""
-        sweep, stretch = self._route.most_visits
-        return sweep + self._reads.ahead + 1 + stretch + self.context.settings.visits_per_batch
+        """The visits of one sweep, those that were found ahead of it, and those whose rows are
+        kept back to fill a batch."""
+        settings = self.context.settings
+        return self._route.most_visits + self._reads.ahead + 2 + settings.visits_per_batch
 
     # -- joining a visit's pages -------------------------------------------------------------
 
     def resume(self) -> None:
-        visit, scan = self._visit, self._scan
+        visit, loaded = self._visit, self._loaded
         assert visit is not None
-        assert scan is not None
         if self._unmatched_slots is not None:
             self._leave(visit)
-        elif not self._table.num_pages:
-            self._met_all_pages(visit)
-        elif scan.mapped:
-            if self._matching.match(visit, scan, self.front):
+        elif loaded is None:
+            if visit.ended:
                 self._met_all_pages(visit)
-        else:
-            if not scan.pages:
-                self._reads.fill(scan)
-                self._matching.start(scan, self._stretches.exact)
-            if self._matching.match(visit, scan, self.front):
-                if self.front is not None:
-                    self._learner.learn(self.front, scan)
-                scan.pages = []
-                if scan.ended:
-                    self._met_all_pages(visit)
+            else:  # a single key spans more pages than the buffer holds
+                self._loaded = self._reads.load(visit)
+                self._matching.start(visit, self._loaded, self.admission.unique)
+        elif self._matching.match(visit, loaded, self.front):
+            self._loaded = None
+            if visit.ended:
+                self._met_all_pages(visit)
 
     def _met_all_pages(self, visit: Visit) -> None:
         """Tuples that are unmatched now are proven absent."""
         window = self._window
         assert window is not None
-        assert self._scan is not None
-        if visit.found == len(visit.slots) and self._scan.mapped:
+        if visit.found == len(visit.slots) and self.admission.unique:
             self._unmatched_slots = _NO_SLOTS  # each has one row at most, so each has one
         else:
             self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._unmatched_slots)
-        self._absent_keys.add(window.codes[self._unmatched_slots])
+        if not visit.collided:  # no row has these codes
+            self._absent_keys.add(window.codes[self._unmatched_slots])
         self._leave(visit)
 
     def _leave(self, visit: Visit) -> None:
@@ -330,11 +324,13 @@ class Sweep(Policy):
         stats.matched += len(visit.slots) - self._unmatched
         window.leave(visit.slots)
         output.add_served(visit)
-        if visit.ends_stretch and self.front is not None:
+        if self.front is not None:
             served = stats.matched + stats.unmatched
-            self.front.age(1 / len(self._stretches), served - self._served_before)
+            share = visit.stretches / len(self._stretches)
+            self.front.age(share, served - self._served_before)
+            self._offers.visit_over(self.front)
             self._served_before = served
-        self._visit = self._scan = self._unmatched_slots = None
+        self._visit = self._loaded = self._unmatched_slots = None
         if (
             output.served_tuples >= self._enough
             or output.served_visits >= self.context.settings.visits_per_batch

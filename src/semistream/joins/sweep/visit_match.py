@@ -2,70 +2,99 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from semistream import kernels
 from semistream.engine.context import Context
-from semistream.engine.disk_buffer import Scan
 from semistream.engine.front.contract import FrontStage
-from semistream.engine.probe import verified
+from semistream.engine.key_match import KeyMatch
+from semistream.engine.rows.page_opener import LoadedPages
 from semistream.joins.sweep.offers import Offers
-from semistream.joins.sweep.page_map import MappedScan
 from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.visit_output import VisitOutput
-
-_NO_ORDER = np.zeros(0, np.int64)
+from semistream.kernels import states
 
 
 class VisitMatch:
-    """Page rows and waiting tuples are both sorted, so one walk over both finds all pairs."""
+    """Page rows and waiting tuples are both sorted by code, so one walk finds all pairs."""
 
     def __init__(
         self, context: Context, window: StretchWindow, output: VisitOutput, offers: Offers
     ) -> None:
-        self._context = context
+        binding = context.binding
         self._window = window
         self._output = output
         self._offers = offers
+        self._exact = binding.codec.exact
+        self._once = not binding.keeps_master
+        self._key_match = None if self._exact else KeyMatch(binding)
+        self._key_places = [] if self._exact else window.layout.key_places
+        self._cursor = np.zeros(3, np.int64)
 
-    def start(self, scan: Scan | MappedScan, exact: bool) -> None:
-        """New pages are in the buffer: all tuples of the visit are compared with them."""
-        self._exact = exact
-        self._cursor = np.array([0, -1, 0], np.int64)
-        self._order = _NO_ORDER
-        if not scan.mapped and not exact:
-            self._order = np.argsort(scan.codes, kind="stable")
+    def start(self, visit: Visit, loaded: LoadedPages, distinct: bool) -> None:
+        """New pages are in the buffer: all tuples of the visit are compared with them.
 
-    def match(self, visit: Visit, scan: Scan | MappedScan, front: FrontStage | None) -> bool:
+        ``distinct``: every key has one row at most.
+        """
+        self._distinct = distinct
+        self._cursor[:] = 0, 0, -1
+        before = visit.done - len(loaded.pages)
+        self._places = visit.places
+        if before or not visit.ended:
+            self._places = np.clip(visit.places - before, 0, len(loaded.pages) - 1)
+
+    def match(self, visit: Visit, loaded: LoadedPages, front: FrontStage | None) -> bool:
         """Output the next pairs; returns whether there are no more of them in these pages."""
-        if scan.mapped:
-            self._match_mapped(visit, scan, front)
-        else:
-            self._match_parsed(visit, scan)
+        output, window, room = self._output, self._window, self._output.room()
+        resumed = self._cursor[2] >= 0
+        out = output.places[:room], output.rows[:room], output.slots[:room]
+        found = kernels.sweep.match(
+            loaded.pages, loaded.codes, loaded.sizes, visit.slots, self._places, self._cursor,
+            self._once, self._exact, window.codes, window.state, *out,
+        )  # fmt: skip
+        if found:
+            places, rows, slots = (part[:found] for part in out)
+            if self._key_match is not None:
+                places, rows, slots = self._verified(visit, loaded, places, rows, slots)
+            visit.found += len(slots)
+            if front is not None:
+                whole = self._whole_keys(visit, loaded, slots, resumed)
+                self._offers.collect(
+                    front, window, loaded, places[whole], rows[whole], slots[whole]
+                )
+            output.add(loaded.columns, places, rows, slots)
         return bool(self._cursor[0] >= len(visit.slots))
 
-    def _match_mapped(self, visit: Visit, scan: MappedScan, front: FrontStage | None) -> None:
-        output, room = self._output, self._output.room()
-        out = output.places[:room], output.rows[:room], output.slots[:room]
-        once = not self._context.binding.keeps_master
-        found = self._window.match_mapped(scan, visit.slots, self._cursor, once, out)
-        if found:
-            visit.found += found
-            places, rows, slots = (part[:found] for part in out)
-            if front is not None:
-                self._offers.collect(front, self._window, scan, places, rows, slots)
-            output.add(scan.columns, places, rows, slots)
+    def _whole_keys(self, visit: Visit, loaded: LoadedPages, slots: Any, resumed: bool) -> slice:
+        """The pairs of keys all of whose rows are among them: a front stage caches whole keys."""
+        if self._distinct or self._once or not len(slots):
+            return slice(None)
+        if len(loaded.pages) < len(visit.pages):  # a key may go on in pages that are not loaded
+            return slice(0, 0)
+        codes, first, last = self._window.codes[slots], 0, len(slots)
+        if resumed:
+            first = int(np.argmax(codes != codes[0])) or last
+        if self._cursor[2] >= 0:  # the last key goes on in the next batch
+            last -= int(np.argmax(codes[::-1] != codes[-1])) or last
+        return slice(first, last)
 
-    def _match_parsed(self, visit: Visit, scan: Scan) -> None:
-        output, room = self._output, self._output.room()
-        out = output.rows[:room], output.slots[:room]
-        binding, window = self._context.binding, self._window
-        names, once = binding.master_columns, not binding.keeps_master
-        found = window.match(scan.codes, self._order, visit.slots, self._cursor, once, out)
-        if found:
-            rows, slots = out[0][:found], out[1][:found]
-            if not self._exact:
-                rows, slots = verified(self._context, scan, window, rows, slots)
-            kernels.window.count_pairs(rows, scan.counts)
-            output.add(scan.columns(names) if names else None, *scan.places(rows), slots)
+    def _verified(
+        self, visit: Visit, loaded: LoadedPages, places: Any, rows: Any, slots: Any
+    ) -> tuple[Any, Any, Any]:
+        """The pairs whose keys, not only their codes, are equal; their tuples are marked."""
+        assert self._key_match is not None
+        assert loaded.keys is not None
+        same = self._key_match.same(
+            self._window.rows, self._key_places, slots, loaded.keys, places, rows
+        )
+        if same is not None:
+            visit.collided = True
+            places, rows, slots = places[same], rows[same], slots[same]
+        if self._once:
+            first = np.r_[True, slots[1:] != slots[:-1]][: len(slots)]
+            places, rows, slots = places[first], rows[first], slots[first]
+        self._window.state[slots] = states.MATCHED
+        return places, rows, slots

@@ -1,0 +1,249 @@
+"""The shapes benchmark: master tables of many key types, columns and layouts.
+
+    python -m lab.bench_shapes --size small      # R = 200,000 rows, a few minutes
+    python -m lab.bench_shapes --size full       # R = 2 and 20 million rows, hours
+    python -m lab.bench_shapes --rows 2000000 --joins sweepjoin,cmeshjoin --shapes int64,text,uuid
+
+Each cell runs in a fresh process pinned to one core. Every shape is compared with a second
+measurement of int64 that is taken beside it. Tables are built one at a time under .data/ and
+deleted when their cells are done, unless ``--keep`` is given. Results are saved after every table
+in lab/results/shapes.json (small: shapes-small.json); `python -m lab.bench_tables` writes them into
+the docs. The exit code is 1 if an answer is wrong, a cell fails or a target is missed; at the small
+size targets are shown but do not count, unless ``--strict`` is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+import semistream as ss
+from lab import fresh_process, machine
+from lab.build_once import DATA
+from lab.names import chosen
+from lab.shapes import report as reports
+from lab.shapes.catalogue import REFERENCE, SHAPES
+from lab.shapes.cell import RIVAL, SLOW, Cell, measure
+from lab.shapes.data import ShapeData
+from lab.shapes.targets import OURS, verdicts
+from lab.tables import TROUBLES, save
+
+RESULTS = Path(__file__).resolve().parent / "results"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Sizes and time limits of the cells."""
+
+    rows: tuple[int, ...]
+    push: int
+    chunk: int
+    check_tuples: int
+    warm_seconds: float
+    seconds: float
+    file: str
+    counts: bool  # whether a missed target is an error
+    joins: tuple[str, ...]
+
+
+SIZES = {
+    "full": Size(
+        rows=(2_000_000, 20_000_000),
+        push=50_000,
+        chunk=1_000_000,
+        check_tuples=200_000,
+        warm_seconds=20.0,
+        seconds=5.0,
+        file="shapes.json",
+        counts=True,
+        joins=tuple(ss.ALGORITHMS),
+    ),
+    "small": Size(
+        rows=(200_000,),
+        push=10_000,
+        chunk=50_000,
+        check_tuples=20_000,
+        warm_seconds=0.5,
+        seconds=0.3,
+        file="shapes-small.json",
+        counts=False,
+        joins=("sweepjoin", "cmeshjoin", "chybridjoin", "hybridjoin"),
+    ),
+}
+TIME_LIMIT = 300.0  # seconds for a cell: a scan of 20 million rows by a slow path takes minutes
+SLOW_SHARE = 50  # joins that read a page for every tuple get smaller pushes and chunks
+
+
+@dataclass(frozen=True)
+class Group:
+    """The cells of one shape at one size; its table is needed only while they are measured."""
+
+    data: ShapeData
+    cells: list[Cell]
+
+
+def plan(
+    size: Size,
+    rows: list[int],
+    percents: list[float],
+    shapes: list[str],
+    joins: list[str],
+    seed: int,
+    root: Path = DATA,
+) -> list[Group]:
+    """All cells, by table. Int64 is measured once more beside every other shape."""
+    groups = []
+    for count in rows:
+        for name in dict.fromkeys([REFERENCE, *shapes]):
+            cells = []
+            for percent in percents:
+                base = Cell(
+                    name,
+                    OURS,
+                    count,
+                    percent,
+                    seed,
+                    size.push,
+                    size.chunk,
+                    size.check_tuples,
+                    size.warm_seconds,
+                    size.seconds,
+                    root=str(root),
+                )
+                if name != REFERENCE and OURS in joins:
+                    cells.append(replace(base, shape=REFERENCE, is_reference=True, beside=name))
+                cells += [_sized(replace(base, join=join)) for join in joins]
+            groups.append(Group(ShapeData.named(name, count, seed, root), cells))
+    return groups
+
+
+def _sized(cell: Cell) -> Cell:
+    if cell.join not in SLOW:
+        return cell
+    push, chunk = max(1, cell.push // SLOW_SHARE), max(1, cell.chunk // SLOW_SHARE)
+    checked = max(1, cell.check_tuples // SLOW_SHARE)
+    return replace(cell, push=push, chunk=chunk, check_tuples=checked)
+
+
+def run(
+    groups: list[Group],
+    keep: bool,
+    out: Path,
+    log: Callable[[str], None],
+    done: Callable[[Any], None],
+) -> dict[str, Any]:
+    """Measure all cells, building and deleting tables on the way; results are saved per table."""
+    fresh_process.preload()
+    began, about = time.perf_counter(), machine.describe()
+    results: list[dict[str, Any]] = []
+    report: dict[str, Any] = {}
+    held: list[ShapeData] = []
+    try:
+        for group in groups:
+            data = group.data
+            held = _discard(held, data, keep)
+            with_lmdb = any(cell.join == RIVAL for cell in group.cells)
+            held.append(data)
+            data.prepare(log, with_lmdb)
+            data.warm()
+            for cell in group.cells:
+                load = machine.load()
+                found = fresh_process.run(measure, cell, TIME_LIMIT)
+                found.pop("root", None)  # of this machine
+                results.append({"load": load, **found})
+                done(results[-1])
+            report = {
+                "seconds": round(time.perf_counter() - began, 1),
+                "machine": {**about, "load_after": machine.load()},
+                "targets": [{**vars(verdict), "met": verdict.met} for verdict in verdicts(results)],
+                "cells": results,
+            }
+            save(report, out)
+    finally:
+        _discard(held, None, keep)
+    return report
+
+
+def _discard(held: list[ShapeData], coming: ShapeData | None, keep: bool) -> list[ShapeData]:
+    """Delete tables that are not needed any more.
+
+    Int64's table is needed beside every other shape of its size.
+    """
+    kept = []
+    for data in held:
+        is_reference = data.shape.name == REFERENCE
+        if keep or (coming is not None and is_reference and data.rows == coming.rows):
+            kept.append(data)
+        else:
+            data.delete()
+    return kept
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    size, console = SIZES[options.size], Console()
+    out = Path(options.out) if options.out else RESULTS / size.file
+    joins = chosen(options.joins, list(ss.ALGORITHMS), "join", size.joins)
+    joins += [] if options.no_rival else [RIVAL]
+    shapes = chosen(options.shapes, list(SHAPES), "shape", tuple(SHAPES))
+    rows = [int(count) for count in options.rows.split(",")] if options.rows else list(size.rows)
+    percents = [float(percent) for percent in options.percents.split(",")]
+    if options.seconds:
+        size = replace(size, seconds=options.seconds, warm_seconds=4 * options.seconds)
+    groups = plan(size, rows, percents, shapes, joins, options.seed, Path(options.data))
+    if machine.load()[0] > 1.0:
+        busy = f"the machine is busy (load {machine.load()[0]}): rates are too low"
+        console.print(f"[yellow]{busy}[/yellow]")
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
+    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
+        task = bar.add_task("measuring", total=sum(len(group.cells) for group in groups))
+
+        def done(cell: dict[str, Any]) -> None:
+            bar.update(task, advance=1, description=f"{cell['shape']}, {cell['join']}")
+            trouble = next((cell[name] for name in TROUBLES if name in cell), None)
+            if trouble:
+                bar.console.print(f"[red]{cell['shape']}, {cell['join']}: {trouble}[/red]")
+
+        def log(line: str) -> None:
+            bar.update(task, description=line)
+
+        report = run(groups, options.keep, out, log, done)
+    reports.all_joins(report["cells"]).show(console, "million tuples/s, one core")
+    reports.summary(report["cells"]).show(console, f"{OURS}: million tuples/s and ratios")
+    missed = [target for target in report["targets"] if not target["met"]]
+    console.print(f"{len(report['targets'])} targets, {len(missed)} missed")
+    console.print(f"{report['seconds']:.0f} s; results written to {out}")
+    failed = any("wrong" in cell or "error" in cell for cell in report["cells"])
+    return 1 if failed or (missed and (size.counts or options.strict)) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--size", choices=sorted(SIZES), default="full")
+    parser.add_argument("--rows", help="sizes of R, comma-separated, instead of the size's own")
+    parser.add_argument("--percents", default="10", help="budgets in percent of R")
+    parser.add_argument("--shapes", help=f"names, comma-separated; default: {','.join(SHAPES)}")
+    parser.add_argument("--joins", help="names, comma-separated, or all; the full size's default")
+    parser.add_argument("--no-rival", action="store_true", help="leave the alternative out")
+    parser.add_argument(
+        "--seconds", type=float, help="measured time of a cell; the warm-up may take four times it"
+    )
+    parser.add_argument("--strict", action="store_true", help="a missed target always counts")
+    parser.add_argument("--keep", action="store_true", help="keep the tables")
+    parser.add_argument("--data", default=str(DATA), help="folder of generated tables")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", help="path of the JSON results")
+    return parser
+
+
+if __name__ == "__main__":
+    fresh_process.exit_when_terminated()
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""Logical pages: all pages of the base, then those of each delta, oldest first, as one segment.
+
+    base      [a ......... f][g ............. p][q ....... z]      pages 0 to 2
+    delta 1            [d . e .... h]                              page 3
+    delta 2    changed: b, e (deleted)   [b]                       page 4
+
+A delta hides the rows that older segments have with the codes that it changed. Nothing is merged
+when pages are read: the page index has the pages of every changed code, and rows that are hidden
+are masked (:meth:`PageIndex.visible`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.keys import Codes, KeyCodec, Mask
+from semistream.master.changed import ChangedCodes
+from semistream.master.index import ChangedPages, PageIndex, SegmentPages, page_ranges
+from semistream.master.manifest import Manifest
+from semistream.master.reader import OpenSegment, PlainReader, open_segment
+from semistream.master.stitch import check_base_order, stitched
+from semistream.master.store import LocalStore
+
+
+class LogicalPages:
+    """The open files of a version as one segment, and their page index.
+
+    ``bounds`` has the first page of the base and of every delta, and the end of the last.
+    """
+
+    def __init__(self, store: LocalStore, manifest: Manifest, codec: KeyCodec) -> None:
+        infos = manifest.segments
+        opened = [open_segment(store, manifest, info) for info in infos]
+        changed = [
+            ChangedCodes.read(store, info.changed) for info in infos if info.changed is not None
+        ]
+        check_base_order([part for part, i in zip(opened, infos, strict=True) if i.kind == "base"])
+        self.segment = stitched(opened, infos)
+        sizes = [len(part.pages) for part in opened]
+        base = sum(n for n, info in zip(sizes, infos, strict=True) if info.kind == "base")
+        deltas = [n for n, info in zip(sizes, infos, strict=True) if info.kind == "delta"]
+        self.bounds = [0, *np.cumsum([base, *deltas]).tolist()]
+        self.index = _index(codec, self.segment, self.bounds, changed)
+
+    @property
+    def num_pages(self) -> int:
+        return len(self.segment.pages)
+
+    @property
+    def pages(self) -> SegmentPages:
+        return self.segment.pages
+
+    def pages_of(self, delta: int) -> tuple[int, int]:
+        """The first page of a delta, counted from the oldest, and the end of its last."""
+        return self.bounds[1 + delta], self.bounds[2 + delta]
+
+    def adopt_checks(self, other: LogicalPages) -> None:
+        """Pages of files that another version has checked are not checked again."""
+        known = dict(other._files())
+        for path, pages in self._files():
+            if path in known:
+                self.segment.checked[pages] |= other.segment.checked[known[path]]
+
+    def _files(self) -> Iterator[tuple[str, slice]]:
+        """Every file, and its pages."""
+        ends = [*(first for first, _ in self.segment.parts[1:]), self.num_pages]
+        for (first, path), end in zip(self.segment.parts, ends, strict=True):
+            yield path, slice(first, end)
+
+    @property
+    def row_bytes(self) -> float:
+        """Bytes of an average row on disk, framing included."""
+        rows = int(self.pages.rows.sum())
+        return int(self.pages.lengths.sum()) / rows if rows else 0.0
+
+    def streams(self) -> list[Iterator[pa.RecordBatch]]:
+        """The visible rows of the base and of each delta, each in code order. A batch is valid
+        until the next one of its stream is read."""
+        ranges = zip(self.bounds, self.bounds[1:], strict=False)
+        return [self._visible(first, end) for first, end in ranges if first < end]
+
+    def _visible(self, first: int, end: int) -> Iterator[pa.RecordBatch]:
+        reader = PlainReader(self.segment, 1, direct=False)
+        codes = self.segment.codes
+        for number in range(first, end):
+            (page,) = reader.read(number)
+            shown = self.index.visible(number, codes.stored(page), np.array([page.num_rows]))
+            if shown is not None and not shown.all():
+                page = page.filter(pa.array(shown))
+            if page.num_rows:
+                yield page
+
+
+def _index(
+    codec: KeyCodec, segment: OpenSegment, bounds: list[int], changed: list[ChangedCodes]
+) -> PageIndex:
+    firsts, lasts = segment.pages.first_codes, segment.pages.last_codes
+    continues = np.zeros(len(firsts), np.bool_)
+    continues[:-1] = lasts[:-1] == firsts[1:]
+    inner = [bound for bound in bounds[1:-1] if 0 < bound < len(firsts)]
+    continues[[bound - 1 for bound in inner]] = False  # the next page is of another segment
+    return PageIndex(
+        codec,
+        firsts,
+        continues,
+        segment.nbytes - firsts.nbytes,  # they are the index's own
+        boundaries=bounds[1:-1],
+        changed=_changed_pages(firsts, continues, bounds, changed),
+    )
+
+
+def _changed_pages(
+    firsts: Codes, continues: Mask, bounds: list[int], changed: list[ChangedCodes]
+) -> ChangedPages | None:
+    """The pages of every changed code, in the newest delta that has it."""
+    if not changed:
+        return None
+    codes, lows, highs = [], [], []
+    for delta, begin, end in zip(changed, bounds[1:-1], bounds[2:], strict=True):
+        low, high = page_ranges(firsts[begin:end], continues[begin:end], delta.codes)
+        codes.append(delta.codes)
+        lows.append(np.where(delta.present, low + begin, 0).astype(np.int32))
+        highs.append(np.where(delta.present, high + begin, -1).astype(np.int32))
+    newest_first = slice(None, None, -1)
+    every, place = np.unique(np.concatenate(codes[newest_first]), return_index=True)
+    first, last = np.concatenate(lows[newest_first]), np.concatenate(highs[newest_first])
+    return ChangedPages(every, first[place], last[place])

@@ -1,0 +1,76 @@
+"""After a warm-up, no run compiles anything, whatever its join, its keys and its columns."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from semistream.warmup.compile_all import OPTIONS, cases
+
+TESTS = Path(__file__).parents[1]
+# Signatures are counted as they are used, so the cache may be filled: the test need not compile.
+USED_LATER = """
+import json, os, pkgutil, sys
+from importlib import import_module
+from semistream import kernels
+from semistream.kernels.compile import KERNELS
+from semistream.warmup.compile_all import warm_up
+
+os.fsync = lambda descriptor: None
+for module in pkgutil.iter_modules(kernels.__path__):
+    import_module(f"semistream.kernels.{module.name}")
+
+def used():
+    return {f"{k.__module__}.{k.__name__} {s}" for k in KERNELS for s in k.signatures}
+
+def is_unused(kernel):
+    is_inlined = kernel.targetoptions.get("inline") == "always"
+    return not is_inlined and not kernel._cache._cache_file._load_index()
+
+result = warm_up()
+before = used()
+unused = [k.__name__ for k in KERNELS if is_unused(k)]
+
+from fuzz.faults import Disk
+from fuzz.worker import run_world
+disk = Disk()
+with disk.installed():
+    for seed in range(int(sys.argv[1])):
+        run_world(seed, range(5), disk, lambda case, done: None)
+later = sorted(used() - before)
+print(json.dumps({"unused": unused, "later": later, "signatures": result.signatures}))
+"""
+
+
+def python(code: str, *arguments: str, **env: str) -> str:
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": path, **env}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def report() -> Any:
+    return json.loads(python(USED_LATER, "15"))
+
+
+def test_no_kernel_is_forgotten(report: Any) -> None:
+    assert report["unused"] == []
+    assert report["signatures"] > 50
+
+
+def test_random_joins_use_no_signature_that_the_warm_up_did_not(report: Any) -> None:
+    assert report["later"] == []
+
+
+def test_every_option_belongs_to_a_join_that_is_run() -> None:
+    assert set(OPTIONS) <= {case.algorithm for case in cases()}
