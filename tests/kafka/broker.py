@@ -30,7 +30,9 @@ offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
+broker.session.timeout.ms=120000
 """
+# The last one: on a busy machine a heartbeat is late, and the only broker would be fenced.
 
 
 def jars() -> Path:
