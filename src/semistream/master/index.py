@@ -150,6 +150,11 @@ class PageIndex:
         self._beside = beside + changed.nbytes + self.deleted.nbytes
 
     @property
+    def has_deleted(self) -> bool:
+        """Whether codes are known that have no row any more."""
+        return len(self.deleted) > 0
+
+    @property
     def has_changes(self) -> bool:
         """Whether deltas hide rows of other pages."""
         return len(self.changed) > 0

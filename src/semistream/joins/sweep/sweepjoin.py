@@ -259,10 +259,10 @@ class Sweep(Policy):
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
             visit = self._route.next_visit(self._window)
-            if visit is None:
-                break
             if self._route.sweeps > sweeps:
                 self._sweep_done()
+            if visit is None:
+                break
             self._visits.append(visit)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
 
@@ -306,7 +306,7 @@ class Sweep(Policy):
         else:
             self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._unmatched_slots)
-        if not visit.collided:  # no row has these codes
+        if self._unmatched and not visit.collided:  # no row has these codes
             self._absent_keys.add(window.codes[self._unmatched_slots])
         self._leave(visit)
 
