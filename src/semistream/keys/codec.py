@@ -27,7 +27,15 @@ import pyarrow.compute as pc
 
 from semistream.errors import SchemaError
 from semistream.keys.packing import Packing
-from semistream.keys.values import Codes, Mask, bytes_of, int64_of, int64_view, ordered_bytes, words_of
+from semistream.keys.values import (
+    Codes,
+    Mask,
+    bytes_of,
+    int64_of,
+    int64_view,
+    ordered_bytes,
+    words_of,
+)
 from semistream.keys.widen import canonical_type, is_bytes, widen, widens
 
 _INT64_DIGITS = 18

@@ -189,8 +189,9 @@ class RowStore:
             return {}
         rows, bits = len(slots), (len(slots) + 7) // 8
         sizes = [form * rows if form > 0 else bits for form in forms.tolist()]
-        bitmaps, nulls = _NO_BITMAPS, np.zeros(len(fixed), np.bool_)
+        bitmaps = nulls = _NO_BITMAPS
         if self._has_nulls:
+            nulls = np.zeros(len(fixed), np.int64)
             nullable = self._nullable[numbers]
             sizes += (nullable * bits).tolist()
         buffers, targets = _side_by_side(sizes)
@@ -301,8 +302,9 @@ def _side_by_side(sizes: list[int]) -> tuple[list[pa.Buffer], Any]:
         starts.append(end)
         end += -(-size // _ALIGNED) * _ALIGNED
     memory = pa.allocate_buffer(end)
+    address = memory.address
     buffers = [memory.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
-    return buffers, np.array([buffer.address for buffer in buffers], np.int64)
+    return buffers, np.array([address + start for start in starts], np.int64)
 
 
 def _rows_within(column: pa.Array, rows: Rows, room: int) -> int:

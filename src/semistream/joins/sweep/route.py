@@ -65,7 +65,7 @@ class Route:
         if not self._stretches.by_code:
             return np.arange(low, high + 1), places
         most = high - low + 1
-        if not self._stretches.has_spanning_keys:
+        if not index.has_spanning_keys:
             most = min(most, len(slots) * (1 + self._gap))
         pages = np.empty(most, np.int64)
         count = kernels.sweep.needed_pages(

@@ -51,7 +51,6 @@ class Stretches:
         # A visit stays in one segment: these are the stretches after the last of each.
         ends = np.searchsorted(self.first_page, [*index.boundaries, len(index.continues)])
         self.segment_ends: list[int] = np.unique(np.maximum(ends, 1)).tolist()
-        self.has_spanning_keys = bool(index.continues.any())  # over several pages
 
     def __len__(self) -> int:
         return len(self.first_page) - 1
