@@ -18,7 +18,7 @@ from semistream.engine.context import Clock, Context
 from semistream.engine.observer import Observer
 from semistream.engine.plan import MemoryPlan, budget_error, output_row_bytes, plan_memory
 from semistream.engine.policy import Parts, Policy
-from semistream.engine.rows.layout import longest_row
+from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.errors import ConfigError
@@ -212,8 +212,10 @@ class Run:
     def _make_room(self, batch: pa.RecordBatch) -> None:
         """Plan at the first batch; later, check that output has room for two of the widest rows."""
         notable = self._plan.budget // 64
-        widest = max(self._stream.widest, longest_row(batch, notable))
-        if self._stream.layout is None:
+        layout = self._stream.layout
+        widths = RowWidths(batch.schema.types) if layout is None else layout.widths
+        widest = max(self._stream.widest, widths.longest(batch, notable))
+        if layout is None:
             schema = self._context.binding.stream_schema
             assert schema is not None
             layout = TupleLayout(self._context.binding, schema)

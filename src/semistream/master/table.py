@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,11 @@ class MasterTable:
         self.codes = KeyCodes(manifest.schema, manifest.key)
         self.codec = self.codes.codec
         self.store = LocalStore(path)
+        # Every push looks for a newer version: the names are made once.
+        self._own_manifest, self._next_manifest = (
+            self.store.path(manifests.manifest_name(version))
+            for version in (manifest.version, manifest.version + 1)
+        )
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         self.pages = LogicalPages(self.store, manifest, self.codec)
         self.index: PageIndex = self.pages.index
@@ -260,12 +266,17 @@ class MasterTable:
 
     def newest_version(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        if self.store.size(manifests.manifest_name(self.version + 1)) is None and (
-            self.store.size(manifests.manifest_name(self.version)) is not None
-        ):
+        if not self._is_file(self._next_manifest) and self._is_file(self._own_manifest):
             return self.version
         versions = manifests.list_versions(self.store)
         return versions[-1] if versions else self.version
+
+    def _is_file(self, path: Path) -> bool:
+        try:
+            self.store.files.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
         """Codes of the keys that were upserted or deleted after version ``since``, up to this one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,14 @@ class Route:
         stretches = self._stretches
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
+            # Nobody waits behind the sweep, so the next one begins at the first stretch: a
+            # micro-batch that is drained needs one visit, not one before the end and one after.
+            self.sweeps += self._position > 0
+            self._position = 0
             return None
         self.sweeps += begin < self._position
         ends = stretches.segment_ends
-        end = int(ends[np.searchsorted(ends, begin, side="right")])
+        end = ends[bisect_right(ends, begin)]
         slots, chunks, end = window.collect(begin, end, self._most)
         self._position = end
         slots = slots[np.argsort(window.codes[slots])]
@@ -59,7 +64,10 @@ class Route:
         index = self._stretches.index
         if not self._stretches.by_code:
             return np.arange(low, high + 1), places
-        pages = np.empty(high - low + 1, np.int64)
+        most = high - low + 1
+        if not index.has_spanning_keys:
+            most = min(most, len(slots) * (1 + self._gap))
+        pages = np.empty(most, np.int64)
         count = kernels.sweep.needed_pages(
             window.codes, slots, index.firsts, index.continues, low, high, self._gap, pages, places
         )

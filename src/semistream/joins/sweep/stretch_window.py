@@ -81,6 +81,7 @@ class StretchWindow:
     def wait_for(self, stretches: Stretches) -> None:
         """Start with empty lists for these stretches."""
         self._stretches = stretches
+        self._listed = 0  # tuples in all lists
         self._head = np.full(len(stretches), -1, np.int32)
         self._fill = np.full(len(stretches), self._size, np.int32)
 
@@ -122,6 +123,7 @@ class StretchWindow:
         )
         self.rows.put(columns, rows[:placed], slots[:placed])
         self.count += placed
+        self._listed += placed
         return int(placed)
 
     def take(self, slots: Slots) -> list[pa.Array]:
@@ -133,7 +135,7 @@ class StretchWindow:
 
     def next_needed(self, stretch: int) -> int:
         """The first stretch from this one on, wrapping around, with waiting tuples; or -1."""
-        return int(kernels.sweep.next_needed(stretch, self._head))
+        return int(kernels.sweep.next_needed(stretch, self._head)) if self._listed else -1
 
     def collect(self, begin: int, end: int, most: int) -> tuple[Slots, Any, int]:
         """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages;
@@ -142,6 +144,7 @@ class StretchWindow:
             begin, end, most, self._stretches.first_page, self._size, self._head, self._fill,
             self._next_chunk,
         )  # fmt: skip
+        self._listed -= len(slots)
         return slots, chunks, int(stop)
 
     def leave(self, slots: Slots) -> None:

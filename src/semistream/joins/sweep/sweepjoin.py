@@ -127,6 +127,7 @@ class Sweep(Policy):
         self.admission.attach(source)
         if self._window is not None:
             self._window.wait_for(self._stretches)
+            self._set_enough(self._window)
             self._absent_keys.forget()
 
     def detach(self) -> None:
@@ -151,6 +152,7 @@ class Sweep(Policy):
         table = self._table
         self._allocate_front_stage(plan)
         self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
+        self._set_enough(self._window)
         self._visit_output = VisitOutput(self.context, self.output, self._window, table, plan)
         self._offers = Offers(self.context, table, plan)
         self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
@@ -223,15 +225,13 @@ class Sweep(Policy):
         """Whether visits should make more room before tuples are taken in."""
         return window.vacant < min(self._enough, self.intake.left)
 
-    @property
-    def _enough(self) -> int:
+    def _set_enough(self, window: StretchWindow) -> None:
         """Tuples that make an output batch, and are taken in together: many, as batches have
         their cost, but no more than before the reads that are in flight run dry."""
-        assert self._window is not None
         settings, reads = self.context.settings, self._reads
         nbytes = max(1, reads.ahead) * reads.buffer_bytes
-        return min(
-            nbytes // settings.disk_bytes_per_miss, self._window.capacity // settings.vacancy
+        self._enough = min(
+            nbytes // settings.disk_bytes_per_miss, window.capacity // settings.vacancy
         )
 
     # -- the sweep -------------------------------------------------------------------------
@@ -259,10 +259,10 @@ class Sweep(Policy):
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
             visit = self._route.next_visit(self._window)
-            if visit is None:
-                break
             if self._route.sweeps > sweeps:
                 self._sweep_done()
+            if visit is None:
+                break
             self._visits.append(visit)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
 
@@ -306,7 +306,7 @@ class Sweep(Policy):
         else:
             self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._unmatched_slots)
-        if not visit.collided:  # no row has these codes
+        if self._unmatched and not visit.collided:  # no row has these codes
             self._absent_keys.add(window.codes[self._unmatched_slots])
         self._leave(visit)
 
