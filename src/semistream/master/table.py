@@ -198,7 +198,7 @@ class MasterTable:
     @cached_property
     def max_row_bytes(self) -> int:
         """Values and offsets of the largest row."""
-        return int(self.pages.pages.max_row_bytes.max(initial=0))
+        return self.pages.pages.max_row_bytes
 
     @cached_property
     def row_bytes(self) -> float:
