@@ -351,7 +351,7 @@ class MasterTable:
         """Seconds since the table was last known to be in step with its source."""
         from semistream.master.sync import age_of
 
-        return age_of(self)
+        return age_of(self.store, self.manifest)
 
     def compact(self) -> MasterTable:
         """Merge all deltas into one segment; a no-op without deltas."""

@@ -87,7 +87,7 @@ class _Found:
             info.source,
             info.position,
         ):
-            note_check(self._table.store, before, self._began)
+            note_check(self._table.store, self._table.manifest, self._began)
             return self._table.version
         return publish_position(self._table, info)
 

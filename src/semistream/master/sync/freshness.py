@@ -10,13 +10,9 @@ import contextlib
 import json
 import uuid
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
 
-from semistream.master.manifest import FOLDER, SyncInfo
+from semistream.master.manifest import FOLDER, Manifest
 from semistream.master.store import LocalStore, writing
-
-if TYPE_CHECKING:
-    from semistream.master.table import MasterTable
 
 _NOTE = f"{FOLDER}/checked.json"
 
@@ -25,28 +21,29 @@ def timestamp() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="milliseconds")
 
 
-def note_check(store: LocalStore, info: SyncInfo, as_of: str) -> None:
-    """The newest version still equals its source, as of this time."""
+def note_check(store: LocalStore, manifest: Manifest, as_of: str) -> None:
+    """This version, the newest, still equals its source as of this time."""
+    assert manifest.sync is not None
     draft = f"{FOLDER}/checked-{uuid.uuid4().hex}"
-    store.write(draft, json.dumps({"source": info.source, "as_of": as_of}).encode())
+    note = {"version": manifest.version, "source": manifest.sync.source, "as_of": as_of}
+    store.write(draft, json.dumps(note).encode())
     with writing(store.path(_NOTE)):
         store.files.rename(store.path(draft), store.path(_NOTE))
 
 
-def as_of(table: MasterTable) -> datetime | None:
-    """When the source was last read; None if the table follows no source."""
-    info = table.manifest.sync
-    if info is None:
+def as_of(store: LocalStore, manifest: Manifest) -> datetime | None:
+    """When the source was last found to be like this version; None if it follows no source."""
+    if manifest.sync is None:
         return None
-    times = [info.as_of]
+    times = [manifest.sync.as_of]
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        note = json.loads(table.store.find(_NOTE) or b"null")
-        if note["source"] == info.source:
+        note = json.loads(store.find(_NOTE) or b"null")
+        if note["source"] == manifest.sync.source and note["version"] <= manifest.version:
             times.append(str(note["as_of"]))
     return max(datetime.fromisoformat(time) for time in times)
 
 
-def age_of(table: MasterTable) -> float | None:
+def age_of(store: LocalStore, manifest: Manifest) -> float | None:
     """Seconds since then."""
-    time = as_of(table)
+    time = as_of(store, manifest)
     return None if time is None else max(0.0, (datetime.now(timezone.utc) - time).total_seconds())
