@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
+    from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
@@ -52,22 +53,26 @@ __all__ = [
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
     "ConfigError",
+    "DeltaSource",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "InternalError",
     "Join",
+    "KafkaSource",
     "Lookup",
     "MasterTable",
     "MasterTableError",
     "MeshJoin",
     "Observer",
     "OptimisedXHybridJoin",
+    "ParquetSource",
     "PostgresSink",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
     "SqlMaster",
+    "SqlSource",
     "SweepJoin",
     "XHybridJoin",
     "build_master",
@@ -100,6 +105,9 @@ _LAZY = {
         "semistream.joins",
     ),
     "MasterTable": "semistream.master",
+    **dict.fromkeys(
+        ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"
+    ),
     "Lookup": "semistream.spark.enrich",
     "PostgresSink": "semistream.spark.foreach",
     "SqlMaster": "semistream.master.sql",
