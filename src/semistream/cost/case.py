@@ -54,9 +54,9 @@ class Case:
         on how much passes it by."""
         if self.front_share is not None:
             return self.front_share
-        for _ in range(8):
+        for _ in range(6):
             following = share(start)
-            if abs(following - start) < 1e-3:
+            if abs(following - start) < 3e-3:
                 break
             start = following
         return start

@@ -17,4 +17,4 @@ def predict(case: Case) -> Prediction:
     keys, hit = behind_front_stage(case, span, case.join.threshold)
     if case.front_share is not None:
         hit = case.front_share
-    return pooled(case, keys, hit)
+    return pooled(case, keys, hit, counts=True)

@@ -28,7 +28,16 @@ def held(keys: Keys, capacity: float, span: float, threshold: int = 1) -> Number
 
     if (number * share(threshold)).sum() < capacity:
         return _over_spans(number, share(threshold), capacity)
-    low, high = threshold, max(threshold + 1, int(span) + 1)  # of the count that is needed
+    # The count that is needed is near that of the last key with room, if counts were exact.
+    last = min(int(np.searchsorted(np.cumsum(number), capacity)), len(number) - 1)
+    count = keys.probability[last] * span
+    spread = 4 * count**0.5 + 4
+    low, high = max(threshold, int(count - spread)), int(count + spread) + 1
+    high = max(high, low + 1)
+    while (number * share(high)).sum() >= capacity:
+        high *= 2
+    if (number * share(low)).sum() < capacity:
+        low = threshold
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if (number * share(middle)).sum() >= capacity else (low, middle)
@@ -39,13 +48,14 @@ def held(keys: Keys, capacity: float, span: float, threshold: int = 1) -> Number
 
 
 def _over_spans(number: Numbers, admitted: Numbers, capacity: float) -> Numbers:
-    """Keys that were admitted in any of the spans before, as many spans as fit."""
+    """Keys that were admitted in earlier spans and not evicted since: an admission evicts any of
+    the keys that were seen as rarely, so a key stays for the same number of spans on average."""
 
-    def after(spans: float) -> Numbers:
-        return np.asarray(-np.expm1(spans * np.log1p(-np.minimum(admitted, 1 - 1e-12))))
+    def present(spans: float) -> Numbers:
+        return np.asarray(admitted * spans / (1.0 + admitted * spans))
 
     low, high = 1.0, _MOST_SPANS
     for _ in range(60):
         middle = float(np.sqrt(low * high))
-        low, high = (middle, high) if (number * after(middle)).sum() < capacity else (low, middle)
-    return after(low)
+        low, high = (middle, high) if (number * present(middle)).sum() < capacity else (low, middle)
+    return present(low)

@@ -85,7 +85,6 @@ def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:
         work,
         case,
         "hybrid",
-        iterations=turn.iterations,
         pages=pages,
         requests=turn.iterations,
         tuples=turn.tuples,

@@ -40,8 +40,10 @@ def pool_misses(loads: Loads, frames: float) -> float:
     return float((loads.counts * loads.load * np.exp(-loads.load * high)).sum())
 
 
-def pooled(case: Case, keys: Keys, hit: float) -> Prediction:
-    """Tuples that miss the front stage are looked up in their pages, through the pool."""
+def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Prediction:
+    """Tuples that miss the front stage are looked up in their pages, through the pool.
+
+    ``counts``: their keys are counted in a temporary buffer."""
     plan, table, traffic = case.plan, case.table, case.traffic
     frames = plan.buffer_pages
     loads = case.loads(keys)
@@ -63,6 +65,9 @@ def pooled(case: Case, keys: Keys, hit: float) -> Prediction:
     work.add("pool.tuple", looked_up)
     work.add("pool.page", looked_up * miss)
     work.add("batch", min(1.0, looked_up))
+    if counts:
+        work.add("recent.tuple", looked_up)
+        work.add("learn", 1.0)
     work.touch(3 * looked_up, frames * table.max_page_bytes)
     work.read(looked_up * miss, table.max_page_bytes, in_flight=4 if looked_up * miss > 4 else 1)
     return work.predict(

@@ -15,35 +15,36 @@ import numpy as np
 
 FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
     {
-        "push": (60e-6, "one call of push, or of flush"),
-        "admit": (40e-6, "admitting one slice of a batch: the calls, not the tuples"),
-        "tuple": (10e-9, "encoding a tuple's key and looking at it"),
-        "batch": (40e-6, "returning one output batch: the calls, not the rows"),
-        "look_up": (12e-9, "probing the front stage with a tuple"),
-        "hit": (90e-9, "an output row of the front stage"),
-        "learn": (30e-6, "offering the hot rows of one disk buffer to the front stage"),
-        "mesh.iteration": (120e-6, "MESHJOIN: reading and probing one partition, fixed part"),
-        "mesh.page": (7e-6, "MESHJOIN: a page of the scan, read and opened"),
-        "mesh.row": (6e-9, "MESHJOIN: probing the window with a row of the scan"),
-        "mesh.tuple": (150e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
-        "hybrid.iteration": (200e-6, "HYBRIDJOIN: one iteration, fixed part"),
-        "hybrid.page": (7e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
-        "hybrid.row": (6e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
-        "hybrid.tuple": (200e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
-        "pinned.row": (8e-9, "X-HYBRIDJOIN: probing the window with a pinned row"),
-        "pool.wave": (150e-6, "INLJ: one wave of look-ups, fixed part"),
-        "pool.page": (9e-6, "INLJ: a page read into the pool"),
-        "pool.tuple": (400e-9, "INLJ: looking a tuple up in its page, and its output row"),
-        "recent.tuple": (60e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
-        "sweep.visit": (150e-6, "SweepJoin: one visit, fixed part"),
-        "sweep.page": (7e-6, "SweepJoin: a page of a visit, read and opened"),
-        "sweep.tuple": (250e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
+        "push": (93e-6, "one call of push, or of flush"),
+        "admit": (108e-6, "admitting one slice of a batch: the calls, not the tuples"),
+        "tuple": (9.2e-9, "encoding a tuple's key and looking at it"),
+        "batch": (95e-6, "returning one output batch: the calls, not the rows"),
+        "look_up": (17e-9, "probing the front stage with a tuple"),
+        "hit": (80e-9, "an output row of the front stage"),
+        "learn": (98e-6, "offering the hot rows of one disk buffer to the front stage"),
+        "mesh.read": (157e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
+        "mesh.page": (2.6e-6, "MESHJOIN: a page of the scan, read and opened"),
+        "mesh.row": (5.7e-9, "MESHJOIN: probing the window with a row of the scan"),
+        "mesh.tuple": (262e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
+        "hybrid.read": (60e-6, "HYBRIDJOIN: one iteration: the fixed part"),
+        "hybrid.page": (4.9e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
+        "hybrid.row": (6.7e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
+        "hybrid.tuple": (322e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
+        "pinned.scan": (131e-6, "X-HYBRIDJOIN: probing with the pinned pages: the fixed part"),
+        "pinned.row": (6.3e-9, "X-HYBRIDJOIN: probing the window with a pinned row"),
+        "pool.wave": (98e-6, "INLJ: one wave of look-ups, fixed part"),
+        "pool.page": (8.1e-6, "INLJ: a page read into the pool"),
+        "pool.tuple": (123e-9, "INLJ: looking a tuple up in its page, and its output row"),
+        "recent.tuple": (86e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
+        "sweep.visit": (41e-6, "SweepJoin: one visit, fixed part"),
+        "sweep.page": (9.0e-6, "SweepJoin: a page of a visit, read and opened"),
+        "sweep.tuple": (15e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
     }
 )
 """Name: (default seconds, what it is the cost of)."""
 
 # Random accesses to a structure of this many bytes: measured, seconds each.
-ACCESS = ((1 << 18, 1e-9), (1 << 22, 2.5e-9), (1 << 25, 9e-9), (1 << 28, 14e-9))
+ACCESS = ((1 << 18, 0.8e-9), (1 << 22, 1.3e-9), (1 << 25, 6.5e-9), (1 << 28, 7.5e-9))
 # A direct request of this many bytes with this many in flight: seconds per request.
 DISK = (
     (16 << 10, 1, 90e-6),

@@ -52,8 +52,8 @@ def mesh(case: Case, partition_pages: int) -> Prediction:
         waiting, longest = tuples * (1.0 - hit) / 2, tuples
     else:
         tuples, iterations = chunk / (1.0 - hit), 1.0
-        waiting, longest = capacity / 2.0 * (1.0 + 1.0 / cycle), capacity / (1.0 - hit)
-        waiting = float(capacity)
+        # A tuple meets its row halfway round, on average.
+        waiting, longest = capacity / 2.0, capacity / (1.0 - hit)
     missed = tuples * (1.0 - hit)
     scanned = iterations * pages / cycle
     work = Work(case)
@@ -62,7 +62,6 @@ def mesh(case: Case, partition_pages: int) -> Prediction:
         work,
         case,
         "mesh",
-        iterations=iterations,
         pages=scanned,
         requests=iterations * reads,
         tuples=missed,

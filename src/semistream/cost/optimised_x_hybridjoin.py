@@ -44,9 +44,7 @@ def predict(case: Case) -> Prediction:
     read = iterations * size
     work = Work(case)
     add_admission(work, case, tuples, tuples * hit, rounds=min(iterations, tuples))
-    add_window(
-        work, case, "hybrid", iterations=iterations, pages=read, requests=iterations, tuples=missed
-    )
+    add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=missed)
     work.amounts.pop("learn", None)  # H_R is filled once
     return work.predict(
         iterations=iterations,

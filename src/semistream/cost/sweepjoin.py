@@ -74,18 +74,20 @@ def sweep(case: Case) -> Prediction:
     read = min(float(total), pages * (1.0 + density * float((np.arange(1, gap + 1) * jumps).sum())))
     requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages)
     work = Work(case)
-    add_admission(work, case, tuples, tuples * hit, rounds=min(visits, missed, tuples))
+    ahead = getattr(plan, "reads_ahead", 0)
+    # Tuples are admitted, and rows returned, when some have been served.
+    settings, buffers = case.settings, max(1, ahead) * visit_pages * table.max_page_bytes
+    enough = min(buffers / settings.disk_bytes_per_miss, window / settings.vacancy)
+    rounds = min(missed / max(1.0, enough), missed)
+    add_admission(work, case, tuples, tuples * hit, rounds=max(rounds, min(1.0, tuples)))
     work.add("sweep.visit", visits)
     work.add("sweep.page", pages)
     work.add("sweep.tuple", missed)
-    work.add(
-        "batch",
-        max(min(visits / case.settings.visits_per_batch, missed), missed / case.output_rows),
-    )
+    gathered = visits / settings.visits_per_batch
+    work.add("batch", max(min(gathered, missed), rounds, missed / case.output_rows))
     assert plan.window is not None
     work.touch(missed, 8 * plan.window.capacity)
     work.touch(2 * missed, plan.window.nbytes)
-    ahead = getattr(plan, "reads_ahead", 0)
     work.read(requests, read / requests * table.max_page_bytes, in_flight=1 + ahead)
     return work.predict(
         iterations=visits,

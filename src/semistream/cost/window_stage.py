@@ -53,7 +53,6 @@ def add_window(
     case: Case,
     family: str,
     *,
-    iterations: float,
     pages: float,
     requests: float,
     tuples: float,
@@ -62,11 +61,11 @@ def add_window(
     window = case.plan.window
     assert window is not None
     rows = pages * case.rows_per_page
-    work.add(f"{family}.iteration", iterations)
+    work.add(f"{family}.read", requests)
     work.add(f"{family}.page", pages)
     work.add(f"{family}.row", rows)
     work.add(f"{family}.tuple", tuples)
-    work.add("batch", max(min(iterations, tuples), tuples / case.output_rows))
+    work.add("batch", max(min(requests, tuples), tuples / case.output_rows))
     if front_capacity(case) and family != "pinned":
         work.add("learn", requests)
     filled = min(1.0, window.capacity / max(1, case.table.num_rows))

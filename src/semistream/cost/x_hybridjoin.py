@@ -48,13 +48,12 @@ def predict(case: Case) -> Prediction:
     read = iterations * size
     work = Work(case)
     add_admission(work, case, tuples, 0.0, rounds=min(iterations, tuples))
-    add_window(
-        work, case, "hybrid", iterations=iterations, pages=read, requests=iterations, tuples=tuples
-    )
+    add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=tuples)
     rows = iterations * pages * case.rows_per_page
     work.add("pinned.row", rows)
     work.touch(2 * rows, 4 * window)
     if pages:
+        work.add("pinned.scan", iterations)
         work.add("batch", min(iterations, tuples * pinned.share))
     return work.predict(
         iterations=iterations,
