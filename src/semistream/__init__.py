@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
+    from semistream.tuning import predict, tune
 
 __version__ = "0.1.0"
 
@@ -78,8 +79,10 @@ __all__ = [
     "build_master",
     "enrich",
     "join",
+    "predict",
     "register",
     "to_warehouse",
+    "tune",
 ]
 
 # Loaded on first use: importing semistream is cheap, and a missing extra raises only when needed.
@@ -113,8 +116,10 @@ _LAZY = {
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "enrich": "semistream.spark.enrich",
+    "predict": "semistream.tuning",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",
+    "tune": "semistream.tuning",
 }
 
 
