@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
+    from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
@@ -62,11 +63,13 @@ __all__ = [
     "MeshJoin",
     "Observer",
     "OptimisedXHybridJoin",
+    "Parking",
     "PostgresSink",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
+    "Shedding",
     "SqlMaster",
     "SweepJoin",
     "XHybridJoin",
@@ -101,7 +104,9 @@ _LAZY = {
     ),
     "MasterTable": "semistream.master",
     "Lookup": "semistream.spark.enrich",
+    "Parking": "semistream.overload.options",
     "PostgresSink": "semistream.spark.foreach",
+    "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "enrich": "semistream.spark.enrich",
