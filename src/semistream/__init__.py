@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
     from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
+    from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
@@ -67,11 +68,13 @@ __all__ = [
     "Observer",
     "OptimisedXHybridJoin",
     "ParquetSource",
+    "Parking",
     "PostgresSink",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
+    "Shedding",
     "SqlMaster",
     "SqlSource",
     "SweepJoin",
@@ -112,7 +115,9 @@ _LAZY = {
         ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"
     ),
     "Lookup": "semistream.spark.enrich",
+    "Parking": "semistream.overload.options",
     "PostgresSink": "semistream.spark.foreach",
+    "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "enrich": "semistream.spark.enrich",
