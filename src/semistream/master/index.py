@@ -183,12 +183,18 @@ class PageIndex:
         self.firsts = firsts
         self.continues = continues
         self.by_code = by_code
+        self.has_spanning_keys = bool(continues.any())  # over several pages
         self.boundaries = list(boundaries)
         self.base_pages = self.boundaries[0] if self.boundaries else len(firsts)
         changed = changed or ChangedPages.none()
         self.changed, self.changed_low, self.changed_high = changed.codes, changed.low, changed.high
         self.deleted = self.changed[self.changed_low > self.changed_high]
         self._beside = beside + changed.nbytes + self.deleted.nbytes
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether codes are known that have no row any more."""
+        return len(self.deleted) > 0
 
     @property
     def has_changes(self) -> bool:
@@ -211,7 +217,8 @@ class PageIndex:
         if not self.by_code:
             raise InternalError("this page index is not in the order of codes")
         base = self.base_pages
-        low, high = page_ranges(self.firsts[:base], self.continues[:base], codes)
+        continues = self.continues[:base] if self.has_spanning_keys else None
+        low, high = page_ranges(self.firsts[:base], continues, codes)
         if self.has_changes:
             at = np.minimum(np.searchsorted(self.changed, codes), len(self.changed) - 1)
             is_changed = self.changed[at] == codes
@@ -253,13 +260,16 @@ class PageIndex:
 
 
 def page_ranges(firsts: Keys, continues: Any, keys: Keys) -> tuple[Positions, Positions]:
-    """For each key the first and last page that can contain it, of pages in key order."""
-    high = np.searchsorted(firsts, keys, side="right").astype(np.int64) - 1
+    """For each key the first and last page that can contain it, of pages in key order.
+
+    Both are the same array if no key continues in another page (``continues`` may be None).
+    """
+    high = firsts.searchsorted(keys, side="right").astype(np.int64, copy=False) - 1
     if len(firsts) == 0:
         return np.zeros(len(keys), dtype=np.int64), high
     np.maximum(high, 0, out=high)
-    if not continues.any():
-        return high.copy(), high
+    if continues is None or not continues.any():
+        return high, high
     low = np.searchsorted(firsts, keys, side="left").astype(np.int64)
     starts_page = low <= high
     before = np.maximum(low - 1, 0)
