@@ -98,6 +98,29 @@ class Intake:
         """Tuples of the first batch that are not admitted yet."""
         return self._batches[0].batch.num_rows - self._batches[0].taken if self._batches else 0
 
+    def withdraw(self, most: int) -> list[pa.RecordBatch]:
+        """Remove up to ``most`` of the newest tuples, for load shedding, in arrival order.
+
+        Those of the slice that is being admitted stay.
+        """
+        found: list[pa.RecordBatch] = []
+        for pushed in reversed(list(self._batches)):
+            kept = pushed.taken
+            if self._slice is not None and pushed is self._batches[0]:
+                kept += self._slice.batch.num_rows - self._slice.position
+            start = max(kept, pushed.batch.num_rows - most)
+            part = pushed.batch.slice(start)
+            if not part.num_rows:
+                continue
+            found.append(part)
+            most -= part.num_rows
+            pushed.batch = pushed.batch.slice(0, start)
+            if pushed.taken == start:
+                self._batches.remove(pushed)
+            if not most:
+                break
+        return found[::-1]
+
     def slice(self) -> Slice:
         if self._slice is None:
             first = self._batches[0]

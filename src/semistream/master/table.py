@@ -16,7 +16,7 @@ from semistream.master import manifest as manifests
 from semistream.master.codes import KeyCodes
 from semistream.master.index import PageIndex
 from semistream.master.logical_pages import LogicalPages
-from semistream.master.manifest import Manifest
+from semistream.master.manifest import Manifest, SyncInfo
 from semistream.master.merge import merge_by_code
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
@@ -80,7 +80,8 @@ class MasterTable:
         ----------
         data
             A Parquet file or folder or a list of them; an Arrow table, batch, reader or dataset;
-            anything that exports an Arrow stream; an iterable of record batches.
+            anything that exports an Arrow stream; an iterable of record batches; a source that
+            :meth:`sync` then follows.
         path
             The folder to write. It must be empty, new, or a master table.
         key
@@ -198,7 +199,7 @@ class MasterTable:
     @cached_property
     def max_row_bytes(self) -> int:
         """Values and offsets of the largest row."""
-        return int(self.pages.pages.max_row_bytes.max(initial=0))
+        return self.pages.pages.max_row_bytes
 
     @cached_property
     def row_bytes(self) -> float:
@@ -308,6 +309,61 @@ class MasterTable:
 
         return self._at(delete(self, keys))
 
+    def sync(
+        self,
+        source: Any,
+        *,
+        full: bool = False,
+        memory: int | str = "512MB",
+        progress: Progress = None,
+    ) -> MasterTable:
+        """Bring the newest version in step with its source of truth, reading only what changed.
+
+        Publishes at most one version, with the changes and the position that they lead to; after a
+        crash, the next sync continues from the last one published. The table has one row per key.
+
+        Parameters
+        ----------
+        source
+            The path of Parquet files or of a Delta table, or a ``ParquetSource``,
+            ``DeltaSource``, ``SqlSource`` or ``KafkaSource``.
+        full
+            Compare all rows, whatever was read before; also to follow another source.
+        memory
+            Memory for sorting the changes; more are spilled into the folder.
+        progress
+            ``True`` shows a progress bar on a terminal; or a callback ``(stage, rows, total)``.
+        """
+        from semistream.master.sync import sync
+
+        newest = self._newest()
+        return newest._at(sync(newest, source, full, memory, progress))
+
+    def pending(
+        self,
+        source: Any,
+        *,
+        full: bool = False,
+        memory: int | str = "512MB",
+        progress: Progress = None,
+    ) -> SyncInfo:
+        """What :meth:`sync` would change: rows ``inserted``, ``updated``, ``deleted``."""
+        from semistream.master.sync import pending
+
+        return pending(self._newest(), source, full, memory, progress)
+
+    @property
+    def synced(self) -> SyncInfo | None:
+        """The last sync that changed something; None if the table follows no source."""
+        return self.manifest.sync
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the table was last known to be in step with its source."""
+        from semistream.master.sync import age_of
+
+        return age_of(self.store, self.manifest)
+
     def compact(self) -> MasterTable:
         """Merge all deltas into one segment; a no-op without deltas."""
         from semistream.master.changes import compact
@@ -324,6 +380,11 @@ class MasterTable:
         from semistream.master.vacuum import vacuum
 
         return vacuum(self.store, keep)
+
+    def _newest(self) -> MasterTable:
+        if self.newest_version() == self.version:
+            return self
+        return MasterTable.open(self.path, mapped=self.mapped)
 
     def _at(self, version: int) -> MasterTable:
         if version == self.version:

@@ -31,6 +31,10 @@ class Route:
         self._position = 0  # the stretch to look at next
         self.sweeps = 0  # how often it has gone round
 
+    def farthest(self, window: StretchWindow) -> int:
+        """The stretch with waiting tuples to which the sweep comes last; -1 if none wait."""
+        return window.farthest(self._position % len(self._stretches))
+
     @property
     def most_visits(self) -> int:
         """Visits of a whole sweep, at most."""

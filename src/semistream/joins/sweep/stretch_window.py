@@ -147,6 +147,27 @@ class StretchWindow:
         self._listed -= len(slots)
         return slots, chunks, int(stop)
 
+    def farthest(self, stretch: int) -> int:
+        """The last stretch before this one, wrapping around, with waiting tuples; or -1."""
+        waiting = np.flatnonzero(self._head >= 0)
+        return int(waiting[np.searchsorted(waiting, stretch) - 1]) if len(waiting) else -1
+
+    def pop(self, stretch: int, most: int) -> tuple[Slots, Any]:
+        """The newest chunks of a stretch's list, with up to ``most`` tuples and at least one
+        chunk; returns the tuples, and their chunks."""
+        chunks: list[Any] = []
+        count = 0
+        while self._head[stretch] >= 0:
+            filled = int(self._fill[stretch])
+            if chunks and count + filled > most:
+                break
+            chunk = int(self._head[stretch])
+            chunks.append(np.arange(chunk * self._size, chunk * self._size + filled))
+            count += filled
+            self._head[stretch], self._fill[stretch] = self._next_chunk[chunk], self._size
+        slots = np.concatenate(chunks).astype(np.int32)
+        return slots, np.array([part[0] // self._size for part in chunks], np.int32)
+
     def leave(self, slots: Slots) -> None:
         """These tuples no longer wait; their values stay until the output has copied them."""
         self.count -= len(slots)

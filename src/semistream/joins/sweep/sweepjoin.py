@@ -104,6 +104,8 @@ class SweepJoin(Join):
 
 
 class Sweep(Policy):
+    can_release = True
+
     def __init__(self, join: Any, parts: Parts) -> None:
         super().__init__(join, parts)
         self._window: StretchWindow | None = None
@@ -233,6 +235,24 @@ class Sweep(Policy):
         self._enough = min(
             nbytes // settings.disk_bytes_per_miss, window.capacity // settings.vacancy
         )
+
+    def release(self, most: int) -> pa.RecordBatch | None:
+        """Tuples of the stretches to which the sweep comes last."""
+        window, taken = self._window, []
+        while window is not None and most > 0:
+            stretch = self._route.farthest(window)
+            if stretch < 0:
+                break
+            taken.append(window.pop(stretch, most))
+            most -= len(taken[-1][0])
+        if window is None or not taken:
+            return None
+        columns = window.take(np.concatenate([slots for slots, _ in taken]))
+        for slots, chunks in taken:
+            window.leave(slots)
+            window.free(slots, chunks)
+        self.full = False
+        return pa.RecordBatch.from_arrays(columns, schema=self.context.binding.stream_schema)
 
     # -- the sweep -------------------------------------------------------------------------
 
