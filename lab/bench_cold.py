@@ -83,7 +83,10 @@ def main(arguments: list[str] | None = None) -> int:
             one_process(table, kind)  # compiles what is not cached
             runs = [one_process(table, kind) for _ in range(options.processes)]
             assert not any(compiled for _, _, compiled in runs), "the kernels are not cached"
-            for clock, times in (("clock", [r[0] for r in runs]), ("processor", [r[1] for r in runs])):
+            for clock, times in (
+                ("clock", [r[0] for r in runs]),
+                ("processor", [r[1] for r in runs]),
+            ):
                 steps = [median(step) for step in zip(*times, strict=True)]
                 whole = median(sum(steps) for steps in times)
                 cells = " | ".join(f"{seconds:.3f}" for seconds in [*steps, whole])
