@@ -83,10 +83,8 @@ def main(arguments: list[str] | None = None) -> int:
             one_process(table, kind)  # compiles what is not cached
             runs = [one_process(table, kind) for _ in range(options.processes)]
             assert not any(compiled for _, _, compiled in runs), "the kernels are not cached"
-            for clock, times in (
-                ("clock", [r[0] for r in runs]),
-                ("processor", [r[1] for r in runs]),
-            ):
+            by_clock, by_processor = ([run[i] for run in runs] for i in (0, 1))
+            for clock, times in (("clock", by_clock), ("processor", by_processor)):
                 steps = [median(step) for step in zip(*times, strict=True)]
                 whole = median(sum(steps) for steps in times)
                 cells = " | ".join(f"{seconds:.3f}" for seconds in [*steps, whole])
