@@ -17,7 +17,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -209,8 +209,10 @@ def targets(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def prepared(rows: int, log: Callable[[str], None], batches: int = 16) -> list[BatchData]:
-    datas = [BatchData(rows, batch_rows=size, batches=batches) for size in SIZES]
+def prepared(
+    rows: int, log: Callable[[str], None], batches: int = 16, sizes: Sequence[int] = SIZES
+) -> list[BatchData]:
+    datas = [BatchData(rows, batch_rows=size, batches=batches) for size in sizes]
     for data in datas:
         data.prepare(log)
     return datas
@@ -222,10 +224,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--batches", type=int, default=16, help="measured batches of each size")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="rows of a batch")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--out", type=Path, help="path of the JSON results")
     options = parser.parse_args(arguments)
-    datas = prepared(options.rows, print, options.batches)
+    datas = prepared(options.rows, print, options.batches, options.sizes)
     memory = str(datas[0].nbytes // 10)
     with tempfile.TemporaryDirectory(prefix="semistream-bench-") as folder:
         spark = session(Path(folder))
