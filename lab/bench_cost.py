@@ -8,9 +8,9 @@
 2. grid: the tuner's settings against the best of a grid that is measured exhaustively.
 3. least: the least memory for a rate. At it the run serves the rate, at 80 % of it it does not.
 
-The machine is calibrated first. Results go to lab/results/cost.json (small: cost-small.json), a plot
-beside it. A rate is tuples per second of processor time; where other processes run, this compares
-better than the clock. The exit code is 1 if a target is missed.
+The machine is calibrated first. Results go to lab/results/cost.json (small: cost-small.json), a
+plot beside it. A rate is tuples per second of processor time; where other processes run, this
+compares better than the clock. The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -162,9 +162,7 @@ def run(
                     less = measure(replace(cell, percent=0.8 * cell.percent)).get("rate", 0.0)
                     entry = {"join": name, "rows": rows, "wanted": rate, "percent": cell.percent}
                     report["least"].append({**entry, "rate": found, "rate_at_80": less})
-                    log(
-                        f"{name}, {rate:g}/s: {cell.percent:.2f} % gives {found:.0f}, 80 %: {less:.0f}"
-                    )
+                    log(f"{name}, {rate:g}/s: {cell.percent:.2f} %, {found:.0f}, {less:.0f}")
     report["machine"]["load_after"] = machine.load()
     report["summary"] = cost_report.summary(report)
     return report

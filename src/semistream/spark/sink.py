@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
-from semistream.joins import choose, open_source
+from semistream.joins import open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged
@@ -40,6 +40,7 @@ from semistream.spark.schema import check_key_collations, master_field, spark_ar
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
+from semistream.tuning.auto import choose
 from semistream.warmup.background import warm_up_in_background
 
 FORMAT = "semistream"

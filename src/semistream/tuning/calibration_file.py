@@ -8,6 +8,7 @@ import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -49,13 +50,11 @@ def shape_of(master: Any) -> dict[str, Any]:
 
 def save(master: Any, machine: Machine, now: float | None = None) -> Path:
     """Write the file; a reader sees the old one or the new one."""
-    from semistream import __version__
-
     path = Path(master.path) / FILE
     moment = time.time() if now is None else now
     content = {
         "format_version": FORMAT_VERSION,
-        "package": __version__,
+        "package": metadata.version("semistream"),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)),
         "seconds": moment,
         "machine": fingerprint(),
