@@ -162,7 +162,10 @@ def run(
                     less = measure(replace(cell, percent=0.8 * cell.percent)).get("rate", 0.0)
                     entry = {"join": name, "rows": rows, "wanted": rate, "percent": cell.percent}
                     report["least"].append({**entry, "rate": found, "rate_at_80": less})
-                    log(f"{name}, {rate:g}/s: {cell.percent:.2f} %, {found:.0f}, {less:.0f}")
+                    log(
+                        f"{name}, {rate:g}/s: {cell.percent:.2f} % gives {found:.0f}, "
+                        f"80 %: {less:.0f}"
+                    )
     report["machine"]["load_after"] = machine.load()
     report["summary"] = cost_report.summary(report)
     return report

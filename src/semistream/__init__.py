@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
+    from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
+    from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
@@ -53,22 +55,28 @@ __all__ = [
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
     "ConfigError",
+    "DeltaSource",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "InternalError",
     "Join",
+    "KafkaSource",
     "Lookup",
     "MasterTable",
     "MasterTableError",
     "MeshJoin",
     "Observer",
     "OptimisedXHybridJoin",
+    "ParquetSource",
+    "Parking",
     "PostgresSink",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
+    "Shedding",
     "SqlMaster",
+    "SqlSource",
     "SweepJoin",
     "XHybridJoin",
     "build_master",
@@ -102,8 +110,13 @@ _LAZY = {
         "semistream.joins",
     ),
     "MasterTable": "semistream.master",
+    **dict.fromkeys(
+        ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"
+    ),
     "Lookup": "semistream.spark.enrich",
+    "Parking": "semistream.overload.options",
     "PostgresSink": "semistream.spark.foreach",
+    "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "enrich": "semistream.spark.enrich",

@@ -15,7 +15,7 @@ from harness import build
 from semistream import workload
 from semistream.cost import Case, Machine, Prediction, Traffic, predict, zipf
 from semistream.engine.binding import Binding
-from semistream.engine.rows.layout import longest_row
+from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
 
@@ -33,7 +33,7 @@ def predicted(join: ss.Join, master: ss.MasterTable, batch: pa.RecordBatch) -> P
     binding = Binding(master, "product_id", None, join.how)
     binding.bind(batch.schema)
     stream = StreamShape.of(batch, TupleLayout(binding, batch.schema))
-    stream = stream.with_widest(longest_row(batch, join.memory // 64))
+    stream = stream.with_widest(RowWidths(batch.schema.types).longest(batch, join.memory // 64))
     traffic = Traffic(zipf(ROWS, 1.0), push=batch.num_rows)
     return predict(Case(join, TableShape.of(master, binding), stream, traffic, Machine()))
 

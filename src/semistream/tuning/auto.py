@@ -39,6 +39,7 @@ from semistream.tuning.plan import format_rate
 from semistream.tuning.sample import FEW, Observed, observe
 
 _log = logging.getLogger("semistream.auto")
+_PLAIN = frozenset(("select", "direct", "follow", "observer", "clock"))
 _CLEARLY = 1.15  # times the rate: what memory moving between parts gains is not in the models
 
 
@@ -67,6 +68,8 @@ class AutoJoin(Join):
 
     def open(self, master: Any, on: Any, **options: Any) -> Run:
         source = open_source(master)
+        if not _PLAIN.issuperset(options):  # stores on disk belong to one run
+            return self.chosen(source.ordered).open(source, on, **options)
 
         def start(join: Join) -> Run:
             return join.open(source, on, **options)

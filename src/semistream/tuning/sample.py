@@ -11,7 +11,7 @@ import pyarrow as pa
 from semistream.cost import Keys, Traffic, from_sample, uniform
 from semistream.cost.loads import partition_loads
 from semistream.engine.binding import Binding, On, Select
-from semistream.engine.rows.layout import longest_row
+from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.errors import ConfigError
@@ -54,7 +54,7 @@ def observe(
     if not batch.num_rows:
         raise ConfigError("sample: it has no rows; give some thousand tuples of the stream")
     stream = StreamShape.of(batch, TupleLayout(binding, batch.schema))
-    stream = stream.with_widest(longest_row(batch, 0))
+    stream = stream.with_widest(RowWidths(batch.schema.types).longest(batch, 0))
     table = TableShape.of(master, binding, direct)
     codes, valid = binding.stream_codes(batch)
     known = codes if valid is None else codes[valid]
