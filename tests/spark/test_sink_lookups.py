@@ -144,9 +144,9 @@ def test_a_rebuilt_table_returns_the_columns_of_the_query(
 ) -> None:
     """``enrich`` fixes the columns; the next batch reads the rebuilt table."""
     from semistream.engine.binding import Binding
-    from semistream.joins import choose, join
     from semistream.spark.enrich import Lookup, bound_lookup
     from semistream.spark.worker import Enrichment
+    from semistream.tuning.auto import choose, join
 
     table = master(tmp_path / "products")
     binding = Binding(table, "product_id", None, "inner")

@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
-from semistream.joins import choose, open_source
+from semistream.joins import open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged
@@ -43,6 +43,7 @@ from semistream.spark.versions import (
 )
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
+from semistream.tuning.auto import choose
 from semistream.warmup.background import warm_up_in_background
 
 FORMAT = "semistream"
