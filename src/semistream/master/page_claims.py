@@ -53,7 +53,10 @@ class StoredClaims:
         columns = []
         for place in self._places:
             column = np.empty(len(pages), np.int64)
-            column[order] = self._column(place, ascending)
+            try:
+                column[order] = self._column(place, ascending)
+            except MasterTableError:  # once more, as a failed prefetch is: the page is there
+                column[order] = self._column(place, ascending)
             columns.append(column)
         rows, checksums, last_codes = columns
         return Claims(rows, checksums.view(np.uint64), last_codes)
