@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Run,
         SweepJoin,
         XHybridJoin,
-        join,
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
     from semistream.tuning import predict, tune
+    from semistream.tuning.auto import join
 
 __version__ = "0.1.0"
 
@@ -106,7 +106,6 @@ _LAZY = {
             "Run",
             "SweepJoin",
             "XHybridJoin",
-            "join",
         ],
         "semistream.joins",
     ),
@@ -121,6 +120,7 @@ _LAZY = {
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "enrich": "semistream.spark.enrich",
+    "join": "semistream.tuning.auto",
     "predict": "semistream.tuning",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",

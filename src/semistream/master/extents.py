@@ -35,15 +35,17 @@ class Extents:
     def apart(cls, begins: Any, ends: Any, direct: bool, places: Any) -> Extents:
         """Every page as a range of its own, at these positions in the buffer."""
         self = cls.__new__(cls)
-        slack = begins % ALIGNMENT if direct else 0 * begins
-        self.offsets = begins - slack
-        self.sizes = self.least = ends - self.offsets
+        self.offsets = begins
+        self.sizes = self.least = ends - begins
+        self.places = self.starts = places.astype(np.int64)
+        self.needed = self.nbytes = int(self.sizes.sum())
         if direct:
+            slack = begins % ALIGNMENT
+            self.offsets = begins - slack
+            self.least = ends - self.offsets
             self.sizes = -(-self.least // ALIGNMENT) * ALIGNMENT
-        self.places = places.astype(np.int64)
-        self.starts = self.places + slack
-        self.needed = int((ends - begins).sum())
-        self.nbytes = int(self.sizes.sum())
+            self.starts = self.places + slack
+            self.nbytes = int(self.sizes.sum())
         return self
 
     def __len__(self) -> int:

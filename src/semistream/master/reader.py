@@ -310,16 +310,24 @@ class MappedReader(PlainReader):
     fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
     """
 
+    _copied = 0  # bytes of the buffer that reads of sparse ranges have used
+
     def prefetch(self, read: PlannedRead) -> None:
         """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
 
     def load(self, read: PlannedRead) -> Any:
+        assert self._buffer is not None
         self._arrow = None  # unmap before mapping again
         segment, pages = self._segment, read.pages
         begin, end = int(segment.offsets[pages[0]]), int(segment.ends(pages[-1]))
         dense = end - begin <= min(self.nbytes, _SPARSE * read.extents.needed)
-        mapped = segment.file.map(begin, end - begin) if dense else None
+        mapped = None
+        if dense:
+            self._buffer.release(self._copied)  # the map and the copies are never resident together
+            self._copied = 0
+            mapped = segment.file.map(begin, end - begin)
         if mapped is None:
+            self._copied = max(self._copied, read.extents.nbytes)
             return super().load(read)
         memory, at = mapped
         self._arrow = pa.py_buffer(memory)

@@ -27,15 +27,15 @@ class NodeBuffers:
         self._nodes = nodes
         self._most = most
         self._rows = 0  # with those that are being appended
-        self._planned_values = np.zeros(len(nodes.groups), np.int64)  # capacity of each group
-        self._planned_content = np.zeros(len(nodes), np.int64)
+        self._planned_values = [0] * len(nodes.groups)  # capacity of each group
+        self._planned_content = [0] * len(nodes)
         if nodes.is_flat and not nbytes:
             self._planned_values[0] = most
         else:
             self._divide(0, most, max(0.0, nbytes - self._bytes_of_values(0, most)))
         self._capacity = self._planned_values.copy()
         self._content_bytes = self._planned_content.copy()
-        self._nullable = np.zeros(len(nodes), np.bool_)  # a null was seen, now or in a batch before
+        self._nullable = [False] * len(nodes)  # a null was seen, now or in a batch before
         self._out = np.zeros((forms.OUT_ROWS, len(nodes)), np.int64)
         self._bitmaps: list[Any] = [None] * len(nodes)
         self._values: list[Any] = [None] * len(nodes)
@@ -72,10 +72,10 @@ class NodeBuffers:
 
     @property
     def nbytes(self) -> int:
-        total = int(self._content_bytes.sum())
+        total = sum(self._content_bytes)
         for n, node in enumerate(self._nodes.nodes):
-            count = int(self._capacity[node.group])
-            total += node.value_bytes(count) + (bool(self._nullable[n]) and (count + 7) // 8)
+            count = self._capacity[node.group]
+            total += node.value_bytes(count) + self._nullable[n] * ((count + 7) // 8)
         return total
 
     def allocate(self) -> None:
@@ -86,9 +86,9 @@ class NodeBuffers:
         self._resize(0, self._most)
         for n, node in enumerate(self._nodes.nodes):
             if node.is_text:
-                self._resize_content(n, int(self._content_bytes[n]))
+                self._resize_content(n, self._content_bytes[n])
             elif node.is_list:
-                self._resize(node.items, int(self._capacity[node.items]))
+                self._resize(node.items, self._capacity[node.items])
 
     def release(self) -> None:
         """Drop the buffers, or leave them to the arrays that use them."""
@@ -188,7 +188,7 @@ class NodeBuffers:
             self._out[forms.OUT_ROOM, n] = room
 
     def _add_bitmap(self, n: int) -> None:
-        count = int(self._capacity[self._nodes[n].group])
+        count = self._capacity[self._nodes[n].group]
         self._bitmaps[n] = np.full((count + 7) // 8, 255, np.uint8)
         self._out[forms.OUT_BITMAP, n] = _address(self._bitmaps[n])
 

@@ -45,10 +45,10 @@ class Route:
         stretches = self._stretches
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
-            # Nobody waits behind the sweep, so the next one begins at the first stretch: a
-            # micro-batch that is drained needs one visit, not one before the end and one after.
-            self.sweeps += self._position > 0
-            self._position = 0
+            # Nobody waits, so this sweep is over: the next micro-batch is one visit from the first
+            # stretch on, not one up to the last stretch and another one behind it.
+            if self._position:
+                self._position = len(stretches)
             return None
         self.sweeps += begin < self._position
         ends = stretches.segment_ends

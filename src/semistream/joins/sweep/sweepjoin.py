@@ -297,10 +297,10 @@ class Sweep(Policy):
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
             visit = self._route.next_visit(self._window)
-            if self._route.sweeps > sweeps:
-                self._sweep_done()
             if visit is None:
                 break
+            if self._route.sweeps > sweeps:
+                self._sweep_done()
             self._visits.append(visit)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
 
