@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka test-spark-versions test-oldest-spark check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
+.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka test-spark-versions test-oldest-spark check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-changes bench-tables soak fuzz clean
 
 help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -103,6 +103,10 @@ bench-shapes: $(INSTALLED)  ## Measure tables of many shapes against int64 keys 
 bench-drain: $(INSTALLED)  ## Measure batches that are drained one by one against LMDB; SIZE=small for a quick run
 	@echo "==> drained batches, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_drain --size $(SIZE) --joins sweepjoin,inlj,cinlj
+
+bench-changes: $(INSTALLED)  ## Measure a join while its table changes, and syncs; SIZE=small for a quick run
+	@echo "==> tables that change, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_changes --size $(SIZE)
 
 bench-tables: $(INSTALLED)  ## Write the results of bench-shapes and bench-drain into docs/benchmarks.md
 	@$(BIN)/python -m lab.bench_tables
