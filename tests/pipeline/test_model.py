@@ -217,7 +217,8 @@ dead_letter:
   path: x
 checkpoint: x
 trigger: now
-memory: 64MB
+memory: auto
+rate: 2000
 using: auto
 spark: {a: 1}
 packages: [a]
@@ -447,3 +448,16 @@ def test_dead_letters_in_the_folder_of_the_sink(path: str, write: Any) -> None:
     message = refusal(write(text))
     assert "dead_letter.path" in message
     assert "the sink writes to this folder" in message
+
+
+def test_memory_auto_is_estimated_from_the_rate(write: Callable[[str], Path]) -> None:
+    from semistream.cli.run import plan_of
+
+    text = GOOD.replace("memory: 64MB", "memory: auto\nrate: 2000")
+    pipeline, _, _, plan = plan_of(write(text))
+    assert isinstance(pipeline.memory, int)
+    assert "(estimated for 2,000 tuples/s), using chybridjoin" in plan
+    for wrong in ("memory: auto", "memory: 64MB\nrate: 2000"):
+        message = refusal(write(GOOD.replace("memory: 64MB", wrong)))
+        assert "memory: auto and rate (tuples per second) must be given together" in message
+    assert "rate" in refusal(write(GOOD.replace("memory: 64MB", "memory: auto\nrate: -1")))

@@ -16,13 +16,14 @@ app = typer.Typer(add_completion=False)
 def plan_of(file: Path) -> tuple[Any, Any, list[Any], str]:
     """Return the validated pipeline, its document, its master tables, and the plan as text."""
     try:
-        from semistream.pipeline import check, describe, load
+        from semistream.pipeline import check, describe, load, with_memory
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"pipelines need {error.name}: pip install 'semistream[spark,pipeline]'"
         ) from error
     pipeline, document = load(file)
     masters = check(pipeline, document)
+    pipeline = with_memory(pipeline, masters)
     return pipeline, document, masters, describe(pipeline, document, masters)
 
 

@@ -47,6 +47,7 @@ def enrich(
     select: Select | None = None,
     memory: int | str | None = None,
     using: str | Join = "auto",
+    rate: float | None = None,
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a master table that need not fit into memory.
 
@@ -67,9 +68,12 @@ def enrich(
     select
         The master's columns to add, or a mapping to their new names. Default: all columns.
     memory
-        The budget per executor, shared by its Python workers. Default: 256 MB.
+        The budget per executor, shared by its Python workers. Default: 256 MB. ``"auto"``: an
+        estimate of the least that serves ``rate``.
     using
         ``"auto"``, the name of a join, or a join.
+    rate
+        With ``memory="auto"``: tuples per second that each executor must serve.
 
     A micro-batch of a streaming query reads one version of the master table: the newest when it
     first started. A replay reads the same version. A batch query reads the version that was the
@@ -79,7 +83,7 @@ def enrich(
     """
     warm_up_in_background()
     lookups = _lookups(master, on, how, select, using)
-    budget = _budget(memory, using)
+    budget = _budget(memory, using, rate, lookups, task_slots(df.sparkSession))
     session = df.sparkSession
     incoming = stream_schema(df.schema, session)
     schema = incoming
@@ -127,7 +131,21 @@ def _lookups(
     return [Lookup(master, on, how, select)]
 
 
-def _budget(memory: int | str | None, using: str | Join) -> int:
+def _budget(
+    memory: int | str | None,
+    using: str | Join,
+    rate: float | None,
+    lookups: Sequence[Lookup],
+    slots: int | None,
+) -> int:
+    if (rate is not None) != (memory == "auto"):
+        raise ConfigError('memory="auto" and rate= (tuples per second) must be given together')
+    if rate is not None:
+        from semistream.tuning.for_rate import memory_for_rate
+
+        name = using.name if isinstance(using, Join) else using
+        masters = [open_source(lookup.master) for lookup in lookups]
+        return memory_for_rate(masters, rate, name, slots or os.cpu_count() or 1)[0]
     if memory is None:
         memory = using.memory if isinstance(using, Join) else MEMORY
     return parse_size(memory)
