@@ -22,7 +22,6 @@ from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
 from semistream.spark.sink import to_warehouse, write_each_batch
 from semistream.spark.versions import KAFKA
-from semistream.spark.worker_start import start_worker
 from semistream.warmup.background import warm_up_in_background
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
@@ -57,8 +56,6 @@ def open_session(pipeline: Pipeline) -> SparkSession:
     except Exception as error:
         raise SemistreamError(_no_session(error, settings.get("spark.jars.packages"))) from error
     session.sparkContext.setLogLevel("ERROR")
-    if str(settings.get("spark.master", "")).startswith("local"):
-        start_worker(session)
     return session
 
 
