@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
+.PHONY: help install browser demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
 
 help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -31,6 +31,12 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 install: $(INSTALLED)  ## Create the virtual environment, with all tools
+
+browser:  ## Install Chromium for the tests of the live page, where apt-get can
+	@command -v chromium > /dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	    > /dev/null 2>&1 || echo "==> no Chromium: the tests of the live page will be skipped"
 
 demo: $(INSTALLED)  ## Stream a million sales through a pipeline into a Delta table, and query it
 	@$(BIN)/semistream demo

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
     from semistream.spark.build import build_master
+    from semistream.spark.dashboard import dashboard
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
@@ -71,6 +72,7 @@ __all__ = [
     "SweepJoin",
     "XHybridJoin",
     "build_master",
+    "dashboard",
     "enrich",
     "join",
     "register",
@@ -104,6 +106,7 @@ _LAZY = {
     "PostgresSink": "semistream.spark.foreach",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
+    "dashboard": "semistream.spark.dashboard",
     "enrich": "semistream.spark.enrich",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",

@@ -18,7 +18,7 @@ from typer.main import get_command
 from semistream.errors import SemistreamError
 
 # The order in --help; other commands are listed last.
-_ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce", "warm-up")
+_ORDER = ("demo", "master", "run", "report", "tune", "generate", "bench", "reproduce", "warm-up")
 
 
 class _CommandsByModule(TyperGroup):
