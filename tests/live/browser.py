@@ -11,9 +11,10 @@ import pytest
 
 
 def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
     if found is None:
-        pytest.skip("there is no Chromium; make test installs it where apt-get can")
+        pytest.skip("there is no Chromium; make browser installs it where apt-get can")
     return found
 
 

@@ -71,6 +71,9 @@ def to_warehouse(
 ) -> DataStreamWriter:
     """A stream writer that joins ``df`` with master tables and writes the result exactly once.
 
+    Tables, columns and the target are checked immediately. Set the trigger and the
+    ``checkpointLocation`` on the writer, and start it.
+
     Parameters
     ----------
     df
@@ -82,9 +85,6 @@ def to_warehouse(
         optionally ``schema=``).
     memory, using
         As in :func:`semistream.enrich`.
-
-    Tables, columns and the target are checked immediately. Set the trigger and the
-    ``checkpointLocation`` on the writer, and start it.
     """
     register(df.sparkSession)
     texts, _ = _checked(df, lookups, output=output, memory=memory, using=using, **options)
