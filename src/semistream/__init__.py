@@ -38,11 +38,14 @@ if TYPE_CHECKING:
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
+    from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
+    from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
     from semistream.spark.dashboard import dashboard
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
+    from semistream.tuning import predict, tune
 
 __version__ = "0.1.0"
 
@@ -53,30 +56,38 @@ __all__ = [
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
     "ConfigError",
+    "DeltaSource",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "InternalError",
     "Join",
+    "KafkaSource",
     "Lookup",
     "MasterTable",
     "MasterTableError",
     "MeshJoin",
     "Observer",
     "OptimisedXHybridJoin",
+    "ParquetSource",
+    "Parking",
     "PostgresSink",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
+    "Shedding",
     "SqlMaster",
+    "SqlSource",
     "SweepJoin",
     "XHybridJoin",
     "build_master",
     "dashboard",
     "enrich",
     "join",
+    "predict",
     "register",
     "to_warehouse",
+    "tune",
 ]
 
 # Loaded on first use: importing semistream is cheap, and a missing extra raises only when needed.
@@ -102,14 +113,21 @@ _LAZY = {
         "semistream.joins",
     ),
     "MasterTable": "semistream.master",
+    **dict.fromkeys(
+        ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"
+    ),
     "Lookup": "semistream.spark.enrich",
+    "Parking": "semistream.overload.options",
     "PostgresSink": "semistream.spark.foreach",
+    "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "dashboard": "semistream.spark.dashboard",
     "enrich": "semistream.spark.enrich",
+    "predict": "semistream.tuning",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",
+    "tune": "semistream.tuning",
 }
 
 

@@ -43,6 +43,7 @@ def run_pipeline(
     """
     pipeline, document, masters, _ = plan_of(file)
     try:
+        from semistream.pipeline import Following
         from semistream.spark.dashboard import dashboard
         from semistream.spark.errors import original
         from semistream.spark.listener import Metrics
@@ -55,13 +56,15 @@ def run_pipeline(
     session = open_session(pipeline)
     try:
         with contextlib.ExitStack() as open_until_end:
+            following = open_until_end.enter_context(Following(pipeline, _reporter(document)))
             metrics = open_until_end.enter_context(
                 Metrics(session, metrics_file, prometheus, document.redact)
             )
             if ui:
                 page = open_until_end.enter_context(dashboard(session, port, metrics))
                 on_url(page.url)
-            return watch(start(session, pipeline, masters, once), metrics, show)
+            query = start(session, pipeline, masters, once)
+            return watch(query, metrics, show, following.check)
     except SemistreamError as error:
         raise type(error)(document.redact(str(error))) from None
     except Exception as error:
@@ -71,6 +74,15 @@ def run_pipeline(
         raise SemistreamError(_first_lines(document.redact(str(error)))) from None
     finally:
         session.stop()
+
+
+def _reporter(document: Any) -> Any:
+    """Prints problems that do not stop the query, without secrets."""
+
+    def report(text: str) -> None:
+        print(f"\nwarning: {document.redact(text)}", file=sys.stderr, flush=True)
+
+    return report
 
 
 def _first_lines(text: str, most: int = 3) -> str:

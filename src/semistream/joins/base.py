@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from semistream.engine.binding import HOWS, Binding, On, Select
 from semistream.engine.context import Clock
@@ -22,6 +22,9 @@ from semistream.errors import ConfigError
 from semistream.master import MasterTable, ParquetPages
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
+
+if TYPE_CHECKING:
+    from semistream.overload.options import Parking, Shedding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,18 +66,38 @@ class Join(ABC):
         follow: bool | None = None,
         observer: Observer | None = None,
         clock: Clock = time.perf_counter,
+        shedding: Shedding | None = None,
+        buffer: int | str | None = None,
+        unmatched: str | None = None,
+        parking: Parking | None = None,
+        wall_clock: Clock = time.time,
     ) -> Run:
         """Start a run against a master table (or, where order is not needed, Parquet files).
 
         ``select`` names the master columns to add, or maps them to new names. ``direct`` reads
         bypass the page cache. ``follow`` switches the run to a newer version of the table at the
         next push (default: yes, unless the table was opened at an explicit version).
+
+        ``shedding`` and ``buffer``, a part of the memory, return a run that accepts tuples at any
+        rate (:class:`~semistream.overload.shedding_run.SheddingRun`). ``unmatched="park"`` with
+        ``parking`` keeps unmatched tuples until their key arrives
+        (:class:`~semistream.overload.parking_run.ParkingRun`); ages are measured by ``wall_clock``.
         """
         source = open_source(master)
         self.check_source(source)
         follow = (not source.pinned) if follow is None else follow
         binding = Binding(source, on, select, self.how)
-        return Run(self, self.policy, source, binding, direct, follow, observer, clock)
+
+        def start(join: Join) -> Run:
+            return Run(join, self.policy, source, binding, direct, follow, observer, clock)
+
+        if shedding is None and buffer is None and unmatched is None and parking is None:
+            return start(self)
+        from semistream.overload.opening import open_wrapped
+
+        return cast(
+            Run, open_wrapped(self, start, shedding, buffer, unmatched, parking, wall_clock)
+        )
 
     def check_source(self, source: PageSource) -> None:
         """Raise ConfigError for a source that this join cannot run on."""

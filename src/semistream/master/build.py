@@ -39,6 +39,9 @@ def build(
     key = _key_names(key)
     page_size = parse_size(page_bytes, "page_bytes")
     sort_bytes = parse_size(memory, "memory")
+    from semistream.master.sync.begin import start_following  # which needs this module
+
+    data, follow = start_following(data, key)
     source = open_source(data)
     schema = storage_schema(source.schema, key)
     store = LocalStore(path)
@@ -70,6 +73,7 @@ def build(
             num_rows=segment.rows,
             rows_without_key=rows_without_key,
             segments=(segment,),
+            sync=follow(segment.rows),
         )
         publish(store, workspace, manifest, segment.files)
     return manifest.version

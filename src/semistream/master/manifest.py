@@ -82,8 +82,29 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True)
+class SyncInfo:
+    """What a table follows, and how far: published with the rows that were read up to there.
+
+    ``position`` belongs to the source: a version, offsets, a list of files. ``as_of``: when
+    reading began, ISO 8601. ``source`` identifies it and contains no secrets.
+    """
+
+    source: str
+    position: dict[str, Any]
+    as_of: str
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rows_read: int = 0
+
+    @property
+    def changes(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """``kind`` is how this version changed its parent: build, upsert, delete or compact.
+    """``kind`` is how this version changed its parent: build, upsert, delete, sync or compact.
 
     ``changed`` lists the codes that an upsert or delete has touched, itself.
     """
@@ -100,6 +121,7 @@ class Manifest:
     rows_without_key: int
     segments: tuple[SegmentInfo, ...]
     changed: ChangedInfo | None = None
+    sync: SyncInfo | None = None
 
     @property
     def deltas(self) -> tuple[SegmentInfo, ...]:
@@ -148,6 +170,8 @@ class Manifest:
             "segments": [asdict(segment) for segment in self.segments],
             "changed": None if self.changed is None else asdict(self.changed),
         }
+        if self.sync is not None:  # a release that does not know it ignores it
+            body["sync"] = asdict(self.sync)
         body["checksum"] = _checksum(body)
         return json.dumps(body, indent=1).encode()
 
@@ -237,6 +261,7 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
             rows_without_key=int(body["rows_without_key"]),
             segments=segments,
             changed=_changed(body["changed"]),
+            sync=_sync(body.get("sync")),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise MasterTableError(_damaged(path, repr(error))) from error
@@ -257,6 +282,10 @@ def _known(kind: Any, item: dict[str, Any]) -> dict[str, Any]:
 
 def _changed(item: dict[str, Any] | None) -> ChangedInfo | None:
     return None if item is None else ChangedInfo(**_known(ChangedInfo, item))
+
+
+def _sync(item: dict[str, Any] | None) -> SyncInfo | None:
+    return None if item is None else SyncInfo(**_known(SyncInfo, item))
 
 
 def _checksum(body: dict[str, Any]) -> str:
