@@ -90,7 +90,8 @@ def caption(held: dict[str, Any]) -> str:
     filling = sum(not cell.get("steady", True) for cell in held["cells"])
     return (
         f"R has {ROWS // 10**6} million rows of 113 bytes in a warm page cache; the stream's keys "
-        "are Zipf(1), scattered, in batches of 100,000; every answer is checked. One run on "
+        "are Zipf(1), scattered, in batches of 100,000; every answer is checked. A process may use "
+        "256 MiB more for its libraries, where DuckDB keeps a part of the table. One run on "
         f"{held['machine']['time'][:10]}, on a machine that others used (load {min(loads):.0f} to "
         f"{max(loads):.0f} on {held['machine']['cores']} cores), hence rates per second of CPU "
         f"time; a hollow mark ({filling} of {len(held['cells'])}) was still filling its window. "
