@@ -34,7 +34,7 @@ install: $(INSTALLED)  ## Create the virtual environment, with all tools
 
 docs: $(INSTALLED)  ## Build the documentation into .data/site; a broken link is an error
 	@echo "==> documentation"
-	@$(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 browser:  ## Install Chromium for the tests of the live page, where apt-get can
 	@command -v chromium > /dev/null || \

@@ -1,64 +1,30 @@
-"""The pictures of the live page in docs/images, from a real run.
+"""The pictures of the live page in docs/images, from the metrics of a real run.
 
-    python -m lab.live_picture
+    semistream demo --folder demo && python -m lab.live_picture demo/metrics.jsonl
 
-Runs a pipeline with two look-ups on generated sales, writes its report, and takes pictures of it in
-Chromium. Needs Spark, Playwright and the system's Chromium.
+Needs Playwright, Pillow and the system's Chromium.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-import semistream as ss
-from semistream.cli.report import write_report
-from semistream.cli.run import run_pipeline
-from semistream.workload.relations import products
-from semistream.workload.stream import sales
+from semistream.live.report import read_records, report
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
-ROWS, BATCHES, BATCH_ROWS = 500_000, 30, 100_000
-PIPELINE = """\
-name: sales
-source:
-  format: parquet
-  path: {folder}/sales
-  schema: {{sale_id: long, product_id: long, quantity: int}}
-  options: {{maxFilesPerTrigger: 1}}
-lookups:
-  - {{master: {folder}/products, on: product_id, select: [price, supplier_id]}}
-  - {{master: {folder}/suppliers, on: supplier_id, how: left}}
-sink: {{output: parquet, path: {folder}/warehouse}}
-checkpoint: {folder}/checkpoint
-memory: 48MB
-"""
 
 
-def run(folder: Path) -> Path:
-    """The metrics of a run."""
-    table = ss.MasterTable.build(products(ROWS), folder / "products", key="product_id", unique=True)
-    kind = table.schema.field("supplier_id").type
-    ids = pa.array(range(200_000), pa.int64()).cast(kind)
-    names = [f"supplier {n}" for n in range(200_000)]
-    suppliers = pa.table({"supplier_id": ids, "supplier": names})
-    ss.MasterTable.build(suppliers, folder / "suppliers", key="supplier_id", unique=True)
-    (folder / "sales").mkdir()
-    stream = sales(BATCHES * BATCH_ROWS, ROWS, exponent=1.0, scattered=True, batch_rows=BATCH_ROWS)
-    for number, batch in enumerate(stream):
-        file = folder / "sales" / f"{number:03d}.parquet"
-        pq.write_table(pa.Table.from_batches([batch]), file)
-    (folder / "pipeline.yaml").write_text(PIPELINE.format(folder=folder))
-    metrics = folder / "metrics.jsonl"
-    run_pipeline(folder / "pipeline.yaml", once=True, metrics_file=metrics)
-    # Paths of this machine are of no interest to readers of the picture.
-    metrics.write_text(metrics.read_text().replace(str(folder), "/data"))
-    return metrics
+def without_folders(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Paths of the machine are of no interest to readers of the picture."""
+    for record in records:
+        for lookup in record["lookups"]:
+            lookup["master"] = f"/data/{Path(lookup['master']).name}"
+    return records
 
 
 def picture(page: Path) -> None:
@@ -73,19 +39,19 @@ def picture(page: Path) -> None:
             tab = browser.new_page(viewport={"width": 1160, "height": 980})
             tab.goto(f"file://{page}?theme={theme}")
             tab.screenshot(path=IMAGES / name)
-            few_colours = Image.open(IMAGES / name).convert("P", palette=Image.ADAPTIVE, colors=128)
-            few_colours.save(IMAGES / name, optimize=True)
+            Image.open(IMAGES / name).convert("RGB").save(IMAGES / name, optimize=True)
         browser.close()
 
 
-def main() -> int:
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
-        write_report(run(folder), folder / "report.html")
-        picture(folder / "report.html")
-    print(f"written to {IMAGES.name}/")
+def main(arguments: list[str]) -> int:
+    metrics = Path(arguments[0])
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / "report.html"
+        page.write_text(report(without_folders(read_records(metrics)), metrics.name))
+        picture(page)
+    print(json.dumps([str(path.name) for path in sorted(IMAGES.glob("live-page*.png"))]))
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
