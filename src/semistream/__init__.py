@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
     from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
+    from semistream.spark.dashboard import dashboard
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
@@ -80,6 +81,7 @@ __all__ = [
     "SweepJoin",
     "XHybridJoin",
     "build_master",
+    "dashboard",
     "enrich",
     "join",
     "predict",
@@ -119,6 +121,7 @@ _LAZY = {
     "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
+    "dashboard": "semistream.spark.dashboard",
     "enrich": "semistream.spark.enrich",
     "join": "semistream.tuning.auto",
     "predict": "semistream.tuning",

@@ -355,7 +355,7 @@ def _format_problem(document: Document, problem: Any) -> str:
         path = (*path, part)
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "missing":
-        message = "missing field"
+        message = "missing field, which is required"
     elif problem["type"] == "extra_forbidden":  # the name is wrong, so the value is not shown
         return document.error(path, _unknown_field(problem["loc"]))
     shown = document.shown(document.texts.get(path))

@@ -54,6 +54,12 @@ def enrich(
     Lazy, like every transformation: only schemas are read. Also works as
     ``orders.transform(ss.enrich, master, on="product_id")``.
 
+    A micro-batch of a streaming query reads one version of the master table: the newest when it
+    first started. A replay reads the same version. A batch query reads the version that was the
+    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
+    The driver protects these versions from vacuum until it exits: for each table the two newest
+    that batch queries use, and all that were opened explicitly.
+
     Parameters
     ----------
     df
@@ -74,12 +80,6 @@ def enrich(
         ``"auto"``, the name of a join, or a join.
     rate
         With ``memory="auto"``: tuples per second that each executor must serve.
-
-    A micro-batch of a streaming query reads one version of the master table: the newest when it
-    first started. A replay reads the same version. A batch query reads the version that was the
-    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
-    The driver protects these versions from vacuum until it exits: for each table the two newest
-    that batch queries use, and all that were opened explicitly.
     """
     warm_up_in_background()
     lookups = _lookups(master, on, how, select, using)

@@ -74,7 +74,7 @@ def start(
     spark: SparkSession, pipeline: Pipeline, masters: Sequence[Any], once: bool = False
 ) -> Any:
     """Build the query and start it."""
-    writer = _writer(pipeline, _read(spark, pipeline.source), masters)
+    writer = _writer(pipeline, read_source(spark, pipeline.source), masters)
     claim_checkpoint(pipeline)
     writer = writer.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
     if once or pipeline.trigger == "once":
@@ -153,7 +153,7 @@ def apply(pipeline: Pipeline, granted: Grants, df: DataFrame) -> DataFrame:
     return df
 
 
-def _read(spark: SparkSession, source: Source) -> DataFrame:
+def read_source(spark: SparkSession, source: Source) -> DataFrame:
     reader = spark.readStream.format(source.format)
     columns = _ddl(source.columns)
     if source.format == "kafka":
