@@ -19,6 +19,7 @@ from semistream.errors import (
 )
 
 if TYPE_CHECKING:
+    from semistream.engine.conditions import Between, Compare, Predicate
     from semistream.joins import (
         ALGORITHMS,
         CachedHybridJoin,
@@ -47,10 +48,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALGORITHMS",
+    "Between",
     "BudgetError",
     "CachedHybridJoin",
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
+    "Compare",
     "ConfigError",
     "HybridJoin",
     "IndexNestedLoopJoin",
@@ -63,6 +66,7 @@ __all__ = [
     "Observer",
     "OptimisedXHybridJoin",
     "PostgresSink",
+    "Predicate",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
@@ -99,6 +103,7 @@ _LAZY = {
         ],
         "semistream.joins",
     ),
+    **dict.fromkeys(["Between", "Compare", "Predicate"], "semistream.engine.conditions"),
     "MasterTable": "semistream.master",
     "Lookup": "semistream.spark.enrich",
     "PostgresSink": "semistream.spark.foreach",

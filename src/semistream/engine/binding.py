@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
+from semistream.engine.compared_types import check_types
+from semistream.engine.conditions import Where, conditions_of, master_columns, stream_columns
 from semistream.errors import ConfigError, SchemaError
 from semistream.keys import Codes, KeyCodec, Mask, int64_view
+
+if TYPE_CHECKING:
+    from semistream.engine.pair_filter import PairFilter
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
 On = str | Sequence[str] | Mapping[str, str]
@@ -49,8 +54,16 @@ def key_pairs(on: On) -> dict[str, str]:
 class Binding:
     """The master's side is checked when a run opens, the stream's when its first batch arrives."""
 
-    def __init__(self, master: HasKey, on: On, select: Select | None, how: str) -> None:
+    def __init__(
+        self,
+        master: HasKey,
+        on: On,
+        select: Select | None,
+        how: str,
+        where: Where | None = None,
+    ) -> None:
         self.how = how
+        self.conditions = conditions_of(where)
         pairs = key_pairs(on)
         if master.key:
             if set(pairs.values()) != set(master.key) or len(pairs) != len(master.key):
@@ -69,6 +82,9 @@ class Binding:
         self._select = self._selection(select)
         self.keeps_master = how in ("inner", "left")
         self.master_columns = [name for name, _ in self._select] if self.keeps_master else []
+        self.condition_columns = master_columns(self.conditions, master.schema)
+        for name in self.condition_columns:
+            _field(master.schema, name, "master table")
         self.stream_schema: pa.Schema | None = None
         self.schema: pa.Schema | None = None
 
@@ -93,6 +109,9 @@ class Binding:
             raise SchemaError(f"the stream has more than one column {repeated[0]!r}; rename one")
         types = [_field(stream, name, "stream").type for name in self.stream_key]
         self.codec.check(types, self.stream_key)
+        for name in stream_columns(self.conditions):
+            _field(stream, name, "stream")
+        check_types(self.conditions, stream, self._master_schema)
         fields = list(stream)
         taken = set(stream.names)
         if self.keeps_master:
@@ -143,14 +162,20 @@ class Binding:
     def _changes(self, master: HasKey) -> Iterator[str]:
         if master.key != self.master_key:
             yield f"its key is {list(master.key)} instead of {list(self.master_key)}"
-        for name in dict.fromkeys((*self.master_key, *self.master_columns)):
+        needed = (*self.master_key, *self.master_columns, *self.condition_columns)
+        for name in dict.fromkeys(needed):
             if name not in master.schema.names:
                 yield f"column {name!r} is missing"
                 continue
             was, now = self._master_schema.field(name), master.schema.field(name)
             if now.type != was.type:
                 yield f"column {name!r} is {now.type} instead of {was.type}"
-            elif now.nullable and not was.nullable and self.how == "inner":
+            elif (
+                now.nullable
+                and not was.nullable
+                and self.how == "inner"
+                and name not in self.further_columns
+            ):
                 yield f"column {name!r} is nullable now"
 
     def nulls(self, count: int) -> list[pa.Array]:
@@ -159,9 +184,38 @@ class Binding:
 
     @property
     def cached_columns(self) -> list[str]:
-        """Columns that a front stage caches: output columns and, if codes are hashes, the key."""
-        keys = () if self.codec.exact else self.master_key
-        return [*self.master_columns, *keys]
+        """Columns that a front stage caches: output columns; if codes are hashes, the key; and
+        others that conditions read."""
+        return [*self.master_columns, *self.compared_keys, *self.further_columns]
+
+    @property
+    def compared_keys(self) -> list[str]:
+        """The key columns, if equal codes do not mean equal keys."""
+        return [] if self.codec.exact else list(self.master_key)
+
+    @property
+    def further_columns(self) -> list[str]:
+        """Columns that only conditions read."""
+        others = {*self.master_columns, *self.compared_keys}
+        return [name for name in self.condition_columns if name not in others]
+
+    @property
+    def exact(self) -> bool:
+        """Whether a tuple and a row with equal codes match, without any further check."""
+        return self.codec.exact and not self.conditions
+
+    @property
+    def takes_one_row(self) -> bool:
+        """Whether any row of its key decides about a tuple: no column of it is needed."""
+        return not self.keeps_master and not self.conditions
+
+    def pair_filter(self) -> PairFilter | None:
+        """Evaluates the conditions; None: there are none. The stream's schema must be known."""
+        if not self.conditions:
+            return None
+        from semistream.engine.pair_filter import PairFilter
+
+        return PairFilter(self, self._master_schema)
 
     def stream_codes(self, batch: pa.RecordBatch) -> tuple[Codes, Mask | None]:
         return self.codec.codes([batch.column(name) for name in self.stream_key])

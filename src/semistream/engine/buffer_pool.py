@@ -42,6 +42,7 @@ class Frames(Protocol):
     output: PageColumns
     keys: PageColumns
     cached: PageColumns
+    conditions: PageColumns
 
     def load(self, frames: Any, pages: Any) -> int:
         """Read pages into frames, in order; returns how many were read before one failed."""
@@ -147,11 +148,13 @@ class AddressedFrames:
         self._reader = reader.frames(frames)
         self.codes = np.zeros(frames, np.int64)
         self.sizes = np.full(frames, -1, np.int64)
-        names = binding.master_columns, list(binding.master_key), binding.cached_columns
+        names = [binding.master_columns, list(binding.master_key), binding.cached_columns]
+        if binding.conditions:
+            names.append(binding.condition_columns)
         self._openers = [openers(some) for some in names]
-        self.output, self.keys, self.cached = (
-            opener.columns_for(frames) for opener in self._openers
-        )
+        self._columns = [opener.columns_for(frames) for opener in self._openers]
+        self.output, self.keys, self.cached = self._columns[:3]
+        self.conditions = self._columns[-1]
 
     def load(self, frames: Any, pages: Any) -> int:
         reader = self._reader
@@ -159,9 +162,7 @@ class AddressedFrames:
             self._context, reader, int(pages[0]), len(pages), reader.bytes_read,
             lambda: reader.load(frames, pages),
         )  # fmt: skip
-        for opener, columns in zip(
-            self._openers, (self.output, self.keys, self.cached), strict=True
-        ):
+        for opener, columns in zip(self._openers, self._columns, strict=True):
             opened = opener.open(pages, addresses, sizes)
             columns.addresses[:, :, frames] = opened.columns.addresses
         self.codes[frames], self.sizes[frames] = opened.codes, opened.sizes
@@ -185,9 +186,13 @@ class BatchFrames:
         self.sizes = np.full(frames, -1, np.int64)
         binding, kinds = context.binding, source.schema.field
         self._names = [binding.master_columns, list(binding.master_key), binding.cached_columns]
-        self.output, self.keys, self.cached = (
+        if binding.conditions:
+            self._names.append(binding.condition_columns)
+        self._columns = [
             PageColumns([kinds(name).type for name in some], frames) for some in self._names
-        )
+        ]
+        self.output, self.keys, self.cached = self._columns[:3]
+        self.conditions = self._columns[-1]
 
     def load(self, frames: Any, pages: Any) -> int:
         frame, number, reader = int(frames[0]), int(pages[0]), self._reader
@@ -199,7 +204,7 @@ class BatchFrames:
         page, codes = page.take(pa.array(order)), codes[order]
         self._held[frame] = page, codes
         self.codes[frame], self.sizes[frame] = codes.ctypes.data, len(codes)
-        for names, columns in zip(self._names, (self.output, self.keys, self.cached), strict=True):
+        for names, columns in zip(self._names, self._columns, strict=True):
             columns.put(frame, [page.column(name) for name in names])
         return 1
 
@@ -207,7 +212,7 @@ class BatchFrames:
         self.sizes[frames] = -1
         for frame in frames.tolist():
             self._held[frame] = None
-            for columns in (self.output, self.keys, self.cached):
+            for columns in self._columns:
                 columns.drop(frame)
 
     def close(self) -> None:

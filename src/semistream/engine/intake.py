@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,7 @@ class Slice:
         self._keys = context.binding.stream_key
         self._codec = context.binding.codec
         self._key_columns: PageColumns | None = None
+        self.compared: Any = None  # the columns that conditions compare, for compiled code
         self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
 
     def take(self, rows: Rows) -> Sequence[pa.Array]:

@@ -24,6 +24,7 @@ Part = float | int | str
 """A part of the budget: a fraction (float), or a size."""
 
 _PAIR_BYTES = 32  # scratch per output row: page row, slot, and their gathers
+_CONDITION_BYTES = 40  # the same, to evaluate conditions: places and rows in 64 bits, and a mask
 _ROW_SCRATCH = 17  # per row of a page that is being probed: code, count, validity
 _UNSEEN_TUPLE = 512  # assumed bytes of a stream tuple before the first batch
 _UNSEEN_WINDOW = 1024
@@ -133,8 +134,9 @@ def budget_error(join: Planned, smallest: int, has_deltas: bool = False) -> Budg
 
 def output_row_bytes(join: Planned, table: TableShape, stream: StreamShape) -> int:
     """Maximum bytes of one output row, including scratch."""
-    master = table.max_row_bytes if join.how in ("inner", "left") else 0
-    return stream.widest + master + _PAIR_BYTES
+    master = table.max_row_bytes if join.how in ("inner", "left") or table.has_conditions else 0
+    scratch = _PAIR_BYTES + (_CONDITION_BYTES if table.has_conditions else 0)
+    return stream.widest + master + scratch
 
 
 def output_rows(nbytes: int, row_bytes: int, most: int) -> int:

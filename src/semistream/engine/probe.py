@@ -25,6 +25,7 @@ class Probe:
         self._rows = np.empty(rows, np.int32)
         self._slots = np.empty(rows, np.int32)
         self._key_match: KeyMatch | None = None  # where codes are hashes
+        self._filter = context.binding.pair_filter()
 
     @property
     def nbytes(self) -> int:
@@ -37,7 +38,7 @@ class Probe:
         by ``_verified``. They stay in the window.
         """
         binding, window = self._context.binding, self._window
-        exact = binding.codec.exact
+        exact = binding.exact
         most = min(self._output.most_rows, len(self._rows))
         found = window.probe(
             scan.codes,
@@ -59,13 +60,20 @@ class Probe:
         return bool(scan.cursor[0] >= len(scan.codes))
 
     def _verified(self, scan: Scan, rows: Any, slots: Any) -> tuple[Any, Any]:
-        """Keep the pairs whose keys, not only their codes, are equal, and mark their tuples."""
+        """Keep the pairs whose keys, not only their codes, are equal, and that pass the conditions;
+        mark their tuples."""
         binding, window = self._context.binding, self._window
-        self._key_match = self._key_match or KeyMatch(binding)
-        columns, wanted = scan.columns(binding.master_key), window.layout.key_places
-        same = self._key_match.same(window.rows, wanted, slots, columns, *scan.places(rows))
-        if same is not None:
-            rows, slots = rows[same], slots[same]
+        if not binding.codec.exact:
+            self._key_match = self._key_match or KeyMatch(binding)
+            columns, wanted = scan.columns(binding.master_key), window.layout.key_places
+            same = self._key_match.same(window.rows, wanted, slots, columns, *scan.places(rows))
+            if same is not None:
+                rows, slots = rows[same], slots[same]
+        if self._filter is not None:
+            columns = scan.columns(binding.condition_columns)
+            passed = self._filter.waiting(window, slots, columns, *scan.places(rows))
+            if passed is not None:
+                rows, slots = rows[passed], slots[passed]
         if not binding.keeps_master:  # each tuple once
             slots, first = np.unique(slots, return_index=True)
             rows = rows[first]

@@ -47,6 +47,8 @@ class TableShape:
     mapped: bool = False
     can_prefetch: bool = False
     can_address: bool = False
+    has_conditions: bool = False
+    condition_types: tuple[pa.DataType, ...] = ()  # of the columns that conditions read
 
     @classmethod
     def of(cls, source: PageSource, binding: Binding, direct: bool = False) -> TableShape:
@@ -72,6 +74,8 @@ class TableShape:
             mapped=source.mapped,
             can_prefetch=source.can_prefetch(direct),
             can_address=source.can_address,
+            has_conditions=bool(binding.conditions),
+            condition_types=tuple(kinds(name).type for name in binding.condition_columns),
         )
 
     @property
@@ -81,8 +85,10 @@ class TableShape:
 
     @property
     def address_bytes(self) -> int:
-        """Bytes of the addresses of a page's columns: output columns, and those that are cached."""
-        nodes = len(ColumnNodes(self.output_types)) + len(ColumnNodes(self.cached_types))
+        """Bytes of the addresses of a page's columns: output columns, those that are cached, and
+        those that conditions read."""
+        types = self.output_types, self.cached_types, self.condition_types
+        nodes = sum(len(ColumnNodes(some)) for some in types)
         return 8 * PAGE_ROWS * (nodes + 1)
 
     @property

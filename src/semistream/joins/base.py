@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from semistream.engine.binding import HOWS, Binding, On, Select
+from semistream.engine.conditions import Where
 from semistream.engine.context import Clock
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.observer import Observer
@@ -59,6 +60,7 @@ class Join(ABC):
         on: On,
         *,
         select: Select | None = None,
+        where: Where | None = None,
         direct: bool = False,
         follow: bool | None = None,
         observer: Observer | None = None,
@@ -68,12 +70,13 @@ class Join(ABC):
 
         ``select`` names the master columns to add, or maps them to new names. ``direct`` reads
         bypass the page cache. ``follow`` switches the run to a newer version of the table at the
-        next push (default: yes, unless the table was opened at an explicit version).
+        next push (default: yes, unless the table was opened at an explicit version). ``where`` is a
+        condition, or a list of them, that pairs with equal keys must also pass.
         """
         source = open_source(master)
         self.check_source(source)
         follow = (not source.pinned) if follow is None else follow
-        binding = Binding(source, on, select, self.how)
+        binding = Binding(source, on, select, self.how, where)
         return Run(self, self.policy, source, binding, direct, follow, observer, clock)
 
     def check_source(self, source: PageSource) -> None:

@@ -55,6 +55,20 @@ class TupleLayout:
             return [self._key_of(codes)]
         return store.take(slots, self.key_places)
 
+    def stored(self, name: str) -> int | None:
+        """The column's number among those that are stored; None if its code restores it."""
+        return (
+            None if name == self._from_code else self.kept.index(self.schema.get_field_index(name))
+        )
+
+    def some(
+        self, names: Sequence[str], store: RowStore, slots: Slots, codes: Codes
+    ) -> list[pa.Array]:
+        """These columns of these slots."""
+        stored = [self.stored(name) for name in names]
+        found = iter(store.take(slots, [place for place in stored if place is not None]))
+        return [self._key_of(codes) if place is None else next(found) for place in stored]
+
     @property
     def key_places(self) -> list[int]:
         """The key columns among those that are stored, unless codes restore the key."""
