@@ -60,6 +60,22 @@ def conditional(
     return out
 
 
+def as_of(master: pa.Table, key: str, time: str, begin: str, end: str | None = None) -> Where:
+    """The condition that a row was valid at a tuple's time: it began last, and has not ended."""
+    rows = master.to_pylist()
+
+    def was_valid(row: dict[str, Any], other: dict[str, Any]) -> bool:
+        now = row[time]
+        if now is None or other[begin] > now:
+            return False
+        if end is not None and other[end] is not None and other[end] <= now:
+            return False
+        later = (one[begin] for one in rows if one[key] == other[key])
+        return not any(other[begin] < moment <= now for moment in later)
+
+    return was_valid
+
+
 def rows_by_key(master: pa.Table, on: On, chosen: Iterable[str]) -> RowsByKey:
     """The chosen columns of the master's rows, by their key."""
     names, columns = list(key_pairs(on).values()), list(chosen)

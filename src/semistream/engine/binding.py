@@ -8,9 +8,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from semistream.engine.compared_types import check_types
-from semistream.engine.conditions import Where, conditions_of, master_columns, stream_columns
+from semistream.engine.conditions import (
+    AsOf,
+    Condition,
+    Where,
+    conditions_of,
+    master_columns,
+    stream_columns,
+)
 from semistream.errors import ConfigError, SchemaError
 from semistream.keys import Codes, KeyCodec, Mask, int64_view
+from semistream.master.history import END_COLUMN
 
 if TYPE_CHECKING:
     from semistream.engine.pair_filter import PairFilter
@@ -61,9 +69,12 @@ class Binding:
         select: Select | None,
         how: str,
         where: Where | None = None,
+        as_of: str | None = None,
     ) -> None:
         self.how = how
-        self.conditions = conditions_of(where)
+        self.conditions: tuple[Condition, ...] = conditions_of(where)
+        if as_of is not None:
+            self.conditions = (_as_of(master, as_of), *self.conditions)
         pairs = key_pairs(on)
         if master.key:
             if set(pairs.values()) != set(master.key) or len(pairs) != len(master.key):
@@ -83,8 +94,9 @@ class Binding:
         self.keeps_master = how in ("inner", "left")
         self.master_columns = [name for name, _ in self._select] if self.keeps_master else []
         self.condition_columns = master_columns(self.conditions, master.schema)
+        self._stored_schema = _stored_schema(master, self.conditions)
         for name in self.condition_columns:
-            _field(master.schema, name, "master table")
+            _field(self._stored_schema, name, "master table")
         self.stream_schema: pa.Schema | None = None
         self.schema: pa.Schema | None = None
 
@@ -111,7 +123,7 @@ class Binding:
         self.codec.check(types, self.stream_key)
         for name in stream_columns(self.conditions):
             _field(stream, name, "stream")
-        check_types(self.conditions, stream, self._master_schema)
+        check_types(self.conditions, stream, self._stored_schema)
         fields = list(stream)
         taken = set(stream.names)
         if self.keeps_master:
@@ -163,11 +175,12 @@ class Binding:
         if master.key != self.master_key:
             yield f"its key is {list(master.key)} instead of {list(self.master_key)}"
         needed = (*self.master_key, *self.master_columns, *self.condition_columns)
+        schema = _stored_schema(master, self.conditions)
         for name in dict.fromkeys(needed):
-            if name not in master.schema.names:
+            if name not in schema.names:
                 yield f"column {name!r} is missing"
                 continue
-            was, now = self._master_schema.field(name), master.schema.field(name)
+            was, now = self._stored_schema.field(name), schema.field(name)
             if now.type != was.type:
                 yield f"column {name!r} is {now.type} instead of {was.type}"
             elif (
@@ -215,7 +228,11 @@ class Binding:
             return None
         from semistream.engine.pair_filter import PairFilter
 
-        return PairFilter(self, self._master_schema)
+        return PairFilter(self, self._stored_schema)
+
+    def type_of(self, name: str) -> pa.DataType:
+        """The type of a column of the master."""
+        return self._stored_schema.field(name).type
 
     def stream_codes(self, batch: pa.RecordBatch) -> tuple[Codes, Mask | None]:
         return self.codec.codes([batch.column(name) for name in self.stream_key])
@@ -225,6 +242,26 @@ class Binding:
         if self._code_column is not None:
             return int64_view(page.column(self._code_column)), None
         return self.codec.codes([page.column(name) for name in self.master_key])
+
+
+def _as_of(master: HasKey, time: str) -> AsOf:
+    begin = getattr(master, "history", None)
+    if begin is None:
+        raise ConfigError(
+            f"as_of={time!r}: the master table has no history; build it with "
+            "MasterTable.build(..., history='the column with the begin of validity')"
+        )
+    if not isinstance(time, str):
+        raise ConfigError(f"as_of={time!r}: give the name of a column of the stream")
+    return AsOf(time, begin, END_COLUMN)
+
+
+def _stored_schema(master: HasKey, conditions: Sequence[Condition]) -> pa.Schema:
+    """The master's columns, with the end of validity where a condition reads it."""
+    if not any(isinstance(one, AsOf) for one in conditions):
+        return master.schema
+    schema: pa.Schema = master.page_schema  # type: ignore[attr-defined]
+    return schema if END_COLUMN in schema.names else master.schema
 
 
 def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:

@@ -184,12 +184,12 @@ class BatchFrames:
         self._held: list[Any] = [None] * frames  # batches and codes
         self.codes = np.zeros(frames, np.int64)
         self.sizes = np.full(frames, -1, np.int64)
-        binding, kinds = context.binding, source.schema.field
+        binding = context.binding
         self._names = [binding.master_columns, list(binding.master_key), binding.cached_columns]
         if binding.conditions:
             self._names.append(binding.condition_columns)
         self._columns = [
-            PageColumns([kinds(name).type for name in some], frames) for some in self._names
+            PageColumns([binding.type_of(name) for name in some], frames) for some in self._names
         ]
         self.output, self.keys, self.cached = self._columns[:3]
         self.conditions = self._columns[-1]

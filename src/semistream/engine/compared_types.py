@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from semistream.engine.conditions import Condition, comparisons_of
+from semistream.engine.conditions import AsOf, Condition, comparisons_of
 from semistream.errors import SchemaError
 from semistream.kernels import value_kinds as kinds
 
@@ -84,12 +84,14 @@ def _arrow_compares(operator: str, one: pa.DataType, other: pa.DataType) -> bool
 
 def check_types(conditions: Sequence[Condition], stream: pa.Schema, master: pa.Schema) -> None:
     """Raise SchemaError for a comparison of types that cannot be compared."""
-    for comparison in (pair for one in conditions for pair in comparisons_of(one)):
-        one, other = stream.field(comparison.stream).type, master.field(comparison.master).type
-        if compared(one, other) is not None:
-            continue
-        if not _arrow_compares(comparison.operator, one, other):
-            raise SchemaError(
-                f"column {comparison.stream!r} of the stream is {one} and {comparison.master!r} of "
-                f"the master table is {other}: they cannot be compared; cast one of them"
-            )
+    for condition in conditions:
+        for comparison in comparisons_of(condition):
+            one, other = stream.field(comparison.stream).type, master.field(comparison.master).type
+            if compared(one, other) is not None:
+                continue
+            if isinstance(condition, AsOf) or not _arrow_compares(comparison.operator, one, other):
+                raise SchemaError(
+                    f"column {comparison.stream!r} of the stream is {one} and "
+                    f"{comparison.master!r} of the master table is {other}: they cannot be "
+                    "compared; cast one of them"
+                )

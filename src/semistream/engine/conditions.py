@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, unknown
+from semistream.master.codes import CODE_COLUMN
+from semistream.master.history import END_COLUMN
 
 OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -26,6 +28,7 @@ class Comparison(NamedTuple):
     stream: str
     operator: str
     master: str
+    is_open: bool = False  # a null of the master passes
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class Between:
     ``left``, ``right`` or ``neither``. A null matches nothing.
 
     >>> Between("amount", "low", "high").comparisons
-    (Comparison(stream='amount', operator='>=', master='low'), \
-Comparison(stream='amount', operator='<=', master='high'))
+    (Comparison(stream='amount', operator='>=', master='low', is_open=False), \
+Comparison(stream='amount', operator='<=', master='high', is_open=False))
     """
 
     x: str
@@ -90,6 +93,22 @@ class Compare:
 
 
 @dataclass(frozen=True)
+class AsOf:
+    """The row was valid at the tuple's time: ``begin <= time < end``, or there is no end yet."""
+
+    time: str
+    begin: str
+    end: str
+
+    @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        return (
+            Comparison(self.time, ">=", self.begin),
+            Comparison(self.time, "<", self.end, is_open=True),
+        )
+
+
+@dataclass(frozen=True)
 class Predicate:
     """Any condition, as a function of many pairs at once.
 
@@ -116,16 +135,17 @@ class Predicate:
             object.__setattr__(self, side, tuple(names))
 
 
-Condition = Between | Compare | Predicate
-Where = Condition | Sequence[Condition]
+Given = Between | Compare | Predicate
+Condition = Given | AsOf
+Where = Given | Sequence[Given]
 
 
-def conditions_of(where: Where | None) -> tuple[Condition, ...]:
+def conditions_of(where: Where | None) -> tuple[Given, ...]:
     """``where`` in any of its forms as a tuple; all of its conditions must hold."""
     if where is None:
         return ()
-    found = (where,) if isinstance(where, Condition) else where
-    if not isinstance(found, Sequence) or not all(isinstance(one, Condition) for one in found):
+    found = (where,) if isinstance(where, Given) else where
+    if not isinstance(found, Sequence) or not all(isinstance(one, Given) for one in found):
         raise ConfigError(
             f"where={where!r}: give ss.Between, ss.Compare or ss.Predicate, or a list of them"
         )
@@ -137,7 +157,7 @@ def master_columns(conditions: Sequence[Condition], schema: pa.Schema) -> list[s
     names: list[str] = []
     for one in conditions:
         if isinstance(one, Predicate):
-            names += schema.names if one.master is None else one.master
+            names += visible(schema) if one.master is None else one.master
         else:
             names += [comparison.master for comparison in one.comparisons]
     return list(dict.fromkeys(names))
@@ -156,6 +176,51 @@ def stream_columns(conditions: Sequence[Condition]) -> list[str]:
         else:
             names += [comparison.stream for comparison in one.comparisons]
     return list(dict.fromkeys(names))
+
+
+def has_functions(where: Where | None) -> bool:
+    return any(isinstance(one, Predicate) for one in conditions_of(where))
+
+
+def described(where: Where | None) -> list[dict[str, Any]] | None:
+    """The conditions as plain values, for a file of settings; :func:`from_description` reads it."""
+    found: list[dict[str, Any]] = []
+    for one in conditions_of(where):
+        if isinstance(one, Between):
+            more = {"closed": one.closed, "of": one.of}
+            found.append({"between": [one.x, one.low, one.high], **more})
+        elif isinstance(one, Compare):
+            found.append({"compare": [one.stream, one.operator, one.master]})
+        else:
+            raise ConfigError(f"{one!r}: a function cannot be written down; use ss.enrich instead")
+    return found or None
+
+
+def from_description(items: Any) -> tuple[Given, ...]:
+    """Conditions from ``{"between": [x, low, high]}`` and ``{"compare": [x, "<=", limit]}``."""
+    if items is None:
+        return ()
+    found: list[Given] = []
+    for item in items if isinstance(items, list) else [items]:
+        kinds = ("between", "compare") if isinstance(item, dict) else ()
+        kind = next((name for name in kinds if name in item), None)
+        names = item[kind] if kind else None
+        if not isinstance(names, list) or len(names) != 3:
+            raise ConfigError(
+                f"where: {item!r}: give between: [x, low, high] or compare: [x, '<=', limit]"
+            )
+        more = {name: value for name, value in item.items() if name != kind}
+        known = ["closed", "of"] if kind == "between" else []
+        for name in more:
+            if name not in known:
+                raise ConfigError(f"where: {unknown('field', name, [str(kind), *known])}")
+        found.append(Between(*names, **more) if kind == "between" else Compare(*names))
+    return tuple(found)
+
+
+def visible(schema: pa.Schema) -> list[str]:
+    """The columns that a user knows: without those that only pages have."""
+    return [name for name in schema.names if name not in (END_COLUMN, CODE_COLUMN)]
 
 
 def _check_names(owner: Any, *names: Any) -> None:

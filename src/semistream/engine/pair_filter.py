@@ -15,7 +15,7 @@ import pyarrow as pa
 from semistream import kernels
 from semistream.engine.binding import Binding
 from semistream.engine.compared_types import ACCEPTED, FUNCTIONS, compared, kind_of, plain
-from semistream.engine.conditions import Comparison, Predicate, comparisons_of
+from semistream.engine.conditions import Comparison, Predicate, comparisons_of, visible
 from semistream.engine.intake import Slice
 from semistream.engine.rows.layout import fixed_buffer, validity, width_of
 from semistream.engine.rows.page_columns import PageColumns
@@ -58,14 +58,15 @@ class PairFilter:
                 self._others.append(comparison)
             else:
                 self._compiled.append(comparison)
-                described.append((kind_of(one), kind_of(other), *scales))
+                described.append((kind_of(one), kind_of(other), *scales, comparison.is_open))
         self._predicates = [one for one in binding.conditions if isinstance(one, Predicate)]
         self._accepted = np.array([ACCEPTED[c.operator] for c in self._compiled], np.int64)
         self._stream_columns = np.zeros((kinds.COLUMN_ROWS, len(described)), np.int64)
         self._master_columns = self._stream_columns.copy()
-        for c, (one_kind, other_kind, one_scale, other_scale) in enumerate(described):
+        for c, (one_kind, other_kind, one_scale, other_scale, is_open) in enumerate(described):
             self._stream_columns[[kinds.KIND, kinds.SCALE], c] = one_kind, one_scale
             self._master_columns[[kinds.KIND, kinds.SCALE], c] = other_kind, other_scale
+            self._master_columns[kinds.OPEN, c] = is_open
 
     # -- pairs of a waiting tuple, or of a tuple of a batch, with rows of pages or of a cache ----
 
@@ -179,7 +180,7 @@ class PairFilter:
             for side, schema, names in (
                 (stream, self._stream, predicate.stream), (master, self._master, predicate.master)
             ):  # fmt: skip
-                names = schema.names if names is None else names
+                names = visible(schema) if names is None else names
                 fields = pa.schema([schema.field(name) for name in names])
                 sides.append(_batch(side.take(chosen, names), fields, len(chosen)))
             passed &= _result(predicate, predicate.function(*sides), len(chosen))

@@ -66,7 +66,7 @@ class TableShape:
             max_row_bytes=source.max_row_bytes,
             row_bytes=source.row_bytes,
             output_types=tuple(kinds(name).type for name in binding.master_columns),
-            cached_types=tuple(kinds(name).type for name in binding.cached_columns),
+            cached_types=tuple(map(binding.type_of, binding.cached_columns)),
             continues=index.continues if index is not None else np.zeros(0, np.bool_),
             buffer_bytes=lambda pages: source.buffer_bytes(pages, direct),
             boundaries=tuple(index.boundaries) if index is not None else (),
@@ -75,7 +75,7 @@ class TableShape:
             can_prefetch=source.can_prefetch(direct),
             can_address=source.can_address,
             has_conditions=bool(binding.conditions),
-            condition_types=tuple(kinds(name).type for name in binding.condition_columns),
+            condition_types=tuple(map(binding.type_of, binding.condition_columns)),
         )
 
     @property

@@ -61,6 +61,7 @@ class Join(ABC):
         *,
         select: Select | None = None,
         where: Where | None = None,
+        as_of: str | None = None,
         direct: bool = False,
         follow: bool | None = None,
         observer: Observer | None = None,
@@ -71,12 +72,13 @@ class Join(ABC):
         ``select`` names the master columns to add, or maps them to new names. ``direct`` reads
         bypass the page cache. ``follow`` switches the run to a newer version of the table at the
         next push (default: yes, unless the table was opened at an explicit version). ``where`` is a
-        condition, or a list of them, that pairs with equal keys must also pass.
+        condition, or a list of them, that pairs with equal keys must also pass. ``as_of`` names the
+        stream's time column: in a table with history, a tuple meets the row that was valid then.
         """
         source = open_source(master)
         self.check_source(source)
         follow = (not source.pinned) if follow is None else follow
-        binding = Binding(source, on, select, self.how, where)
+        binding = Binding(source, on, select, self.how, where, as_of)
         return Run(self, self.policy, source, binding, direct, follow, observer, clock)
 
     def check_source(self, source: PageSource) -> None:

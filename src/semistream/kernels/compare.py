@@ -25,6 +25,7 @@ from semistream.kernels.value_kinds import (
     INT32,
     KIND,
     NODE,
+    OPEN,
     SCALE,
     STEP,
     UINT8,
@@ -86,8 +87,8 @@ def passes(
 
     A side has row ``rows[i]`` at place ``places[i]`` (empty: place 0). Comparison ``c`` finds its
     column by ``columns[:, c]``: its node in ``at``, the kind and scale of its values, the bytes
-    between two values, and the bits between two bits of validity. ``accepted[c]`` is the sum of
-    the orders that it accepts.
+    between two values, the bits between two bits of validity, and whether a null passes.
+    ``accepted[c]`` is the sum of the orders that it accepts.
     """
     count = 0
     first_one, first_other = one_columns[NODE, 0], other_columns[NODE, 0]
@@ -110,6 +111,8 @@ def passes(
                 break
             valid = other_at[VALIDITY, other, other_place]
             if valid and not load_bit(valid + other_rows[i] * other_columns[VALID_STEP, c]):
+                if other_columns[OPEN, c]:
+                    continue
                 fine = False
                 break
             order = _compare(

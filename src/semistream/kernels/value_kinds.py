@@ -17,4 +17,5 @@ KIND = 1
 SCALE = 2  # so many units make one unit of the other side
 STEP = 3  # bytes from a row's value to that of the next
 VALID_STEP = 4  # bits from a row's validity to that of the next
-COLUMN_ROWS = 5
+OPEN = 5  # 1: a null passes
+COLUMN_ROWS = 6

@@ -10,6 +10,8 @@ import pyarrow as pa
 
 from semistream.keys import Codes
 from semistream.master.changed import ChangedCodes
+from semistream.master.codes import KeyCodes
+from semistream.master.history import Validity
 from semistream.master.merge import joined
 from semistream.master.replaced import ReplacedRows
 from semistream.master.sort import ExternalSort
@@ -25,7 +27,11 @@ class Change:
         self._table = table
         self._sort = sort
         self._is_upsert = kind == "upsert"
-        self._lookup = ReplacedRows(table)
+        history = table.manifest.history if self._is_upsert else None
+        self._lookup = ReplacedRows(table, history)
+        self._validity = (
+            None if history is None else Validity(KeyCodes(table.schema, table.key), history)
+        )
         self.codes = codes
         self._present = np.full(len(codes), self._is_upsert)
 
@@ -36,6 +42,9 @@ class Change:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The delta's rows: those of an upsert, and those that must be carried over."""
+        return self._rows() if self._validity is None else self._validity.added(self._rows())
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
         codes = self._table.codes
         for batch, carried in self._lookup.pair(self._sort.sorted()):
             new = [batch] if self._is_upsert and batch is not None else []

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semistream.engine.binding import Binding
+from semistream.engine.conditions import from_description
 from semistream.errors import ConfigError, SemistreamError
 from semistream.master.files import Files
 from semistream.pipeline.document import Document, Path_
@@ -78,6 +79,17 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
                 master, lookup.on, lookup.select, lookup.how
             ),
         )
+        for field in ("where", "as_of"):
+            value = getattr(lookup, field)
+            if field == "where":
+                value = from_description(value) or None
+            _with_location(
+                document,
+                ("lookups", number, field),
+                lambda lookup=lookup, master=master, chosen={field: value}: Binding(  # type: ignore[misc]
+                    master, lookup.on, lookup.select, lookup.how, **chosen
+                ),
+            )
         masters.append(master)
     for number, step in enumerate(pipeline.steps):
         if step.table is not None:

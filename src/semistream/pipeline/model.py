@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic import field_validator as validates
 from pydantic import model_validator as validates_all
 
+from semistream.engine.conditions import from_description
 from semistream.errors import ConfigError, unknown
 from semistream.joins import ALGORITHMS
 from semistream.memory import parse_size
@@ -109,6 +110,14 @@ class Lookup(Part):
     on: dict[Text, Text] | OneOrMore
     how: Literal["inner", "left", "left_semi", "left_anti"] = "inner"
     select: dict[Text, Text] | list[Text] | None = None
+    where: dict[Text, Any] | list[dict[Text, Any]] | None = None
+    as_of: Text | None = None
+
+    @validates("where")
+    @classmethod
+    def _conditions(cls, where: Any) -> Any:
+        from_description(where)  # raises
+        return where
 
     @validates_all(mode="after")
     def _one_place(self) -> Lookup:
