@@ -52,9 +52,18 @@ class ChangingHistory(RuleBasedStateMachine):
         is_text=st.booleans(),
         select=st.sampled_from([None, ["v"]]),
         memory=st.sampled_from([120_000, 1_000_000]),
+        order=st.sampled_from([None, "stream"]),
     )
     def start(
-        self, rows: Any, how: str, kind: str, has_end: bool, is_text: bool, select: Any, memory: int
+        self,
+        rows: Any,
+        how: str,
+        kind: str,
+        has_end: bool,
+        is_text: bool,
+        select: Any,
+        memory: int,
+        order: str | None,
     ) -> None:
         begins, times, self.begin, self.time = KINDS[kind]
         self.key_of: Any = str if is_text else int
@@ -73,7 +82,8 @@ class ChangingHistory(RuleBasedStateMachine):
         )  # fmt: skip
         assert self.master.schema.names == self.schema.names
         join = ss.join(self.algorithm, **soon(self.algorithm, memory=memory, how=how))
-        self.run = join.open(self.master, on="k", as_of="t", select=select)
+        self.run = join.open(self.master, on="k", as_of="t", select=select, order=order)
+        self.is_ordered = order is not None
 
     def new_row(self, key: int, since: int) -> dict[str, Any]:
         self.written += 1
@@ -107,6 +117,8 @@ class ChangingHistory(RuleBasedStateMachine):
     def flush(self) -> None:
         self.found += naive.rows_of(watched(self.run, self.run.flush()))
         naive.same_rows(self.found, self.expected)
+        if self.is_ordered:
+            assert [row[0] for row in self.found] == [row[0] for row in self.expected]
 
     @rule(rows=st.sets(st.tuples(KEYS, TIMES), min_size=1, max_size=8))
     def upsert(self, rows: Any) -> None:

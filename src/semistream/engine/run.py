@@ -67,7 +67,7 @@ class Run:
         """
         self._check_open()
         version = self._source.newest_version() if self._follow else self._wanted
-        self._check_batch(batch)
+        self.check_batch(batch)
         self.stats.tuples_in += batch.num_rows
         self._context.observer.pushed(batch.num_rows)
         if batch.num_rows or version != self.version:
@@ -119,6 +119,14 @@ class Run:
     def version(self) -> int:
         """The version of the master table that the run has open."""
         return self._source.version
+
+    @property
+    def failed_version(self) -> int | None:
+        """A version of a queued batch that could not be opened."""
+        return self._failed_version
+
+    def newest_version(self) -> int:
+        return self._source.newest_version()
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -193,7 +201,7 @@ class Run:
 
     # -- memory ----------------------------------------------------------------------------
 
-    def _check_batch(self, batch: pa.RecordBatch) -> None:
+    def check_batch(self, batch: pa.RecordBatch) -> None:
         """Raise for a batch with another schema, or with a tuple that the budget cannot hold.
 
         A rejected batch changes nothing: if it was the first, the next one sets the schema.

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, cast
 
 from semistream.engine.binding import HOWS, Binding, On, Select
 from semistream.engine.conditions import Where
 from semistream.engine.context import Clock
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.observer import Observer
+from semistream.engine.ordered_run import ORDERS, OrderedRun
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.run import Run
@@ -62,6 +63,7 @@ class Join(ABC):
         select: Select | None = None,
         where: Where | None = None,
         as_of: str | None = None,
+        order: str | None = None,
         direct: bool = False,
         follow: bool | None = None,
         observer: Observer | None = None,
@@ -74,12 +76,29 @@ class Join(ABC):
         next push (default: yes, unless the table was opened at an explicit version). ``where`` is a
         condition, or a list of them, that pairs with equal keys must also pass. ``as_of`` names the
         stream's time column: in a table with history, a tuple meets the row that was valid then.
+        ``order="stream"`` returns rows in the order of the stream.
         """
         source = open_source(master)
         self.check_source(source)
         follow = (not source.pinned) if follow is None else follow
+        if order is not None:
+            return self._open_ordered(
+                order, follow, source, on, select=select, where=where, as_of=as_of, direct=direct,
+                observer=observer, clock=clock,
+            )  # fmt: skip
         binding = Binding(source, on, select, self.how, where, as_of)
         return Run(self, self.policy, source, binding, direct, follow, observer, clock)
+
+    def _open_ordered(
+        self, order: str, follow: bool, source: PageSource, on: On, **options: Any
+    ) -> Run:
+        if order not in ORDERS:
+            raise ConfigError(f"order={order!r} is unknown; choose {' or '.join(ORDERS)}")
+
+        def open_run(memory: int) -> Run:
+            return replace(self, memory=memory).open(source, on, follow=False, **options)
+
+        return cast(Run, OrderedRun(self, open_run, follow))  # it has the interface of a run
 
     def check_source(self, source: PageSource) -> None:
         """Raise ConfigError for a source that this join cannot run on."""
