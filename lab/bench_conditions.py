@@ -3,9 +3,9 @@
     python -m lab.bench_conditions --size small          # R = 200,000 rows, less than a minute
     python -m lab.bench_conditions --size full --spark   # R = 5 million rows
 
-Pin it to one core for figures: ``taskset -c 0``. Every result is compared with that of DuckDB, which
-has R loaded in memory. Rates are tuples per second of a warm run. ``--spark`` adds Spark's own range
-join of the same tuples, in local mode with one core. The exit code is 1 if an answer is wrong.
+Pin it to one core for figures: ``taskset -c 0``. Every result is compared with that of DuckDB,
+which has R loaded in memory. Rates are tuples per second of a warm run. ``--spark`` adds Spark's
+own range join of the same tuples, with one core. The exit code is 1 if an answer is wrong.
 """
 
 from __future__ import annotations
@@ -160,16 +160,14 @@ def main() -> int:
             found[name] = ours[0]
             if ours[1:] != theirs[1:]:
                 wrong.append(name)
-            print(
-                f"{name:18} {ours[0]:12,.0f} tuples/s   DuckDB {theirs[0]:12,.0f}   rows {ours[1]:,}"
-            )
+            rates = f"{ours[0]:12,.0f} tuples/s   DuckDB {theirs[0]:12,.0f}"
+            print(f"{name:18} {rates}   rows {ours[1]:,}")
         print(f"as of / equality         {found['as of'] / found['equality']:.2f}")
         print(f"in order / not           {found['as of, in order'] / found['as of']:.2f}")
         if arguments.spark:
             spark = spark_rate(table, stream, folder)
-            print(
-                f"Spark's range join {spark:12,.0f} tuples/s; as of is {found['as of'] / spark:.1f}x"
-            )
+            times = found["as of"] / spark
+            print(f"Spark's range join {spark:12,.0f} tuples/s; as of is {times:.1f}x")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     print(f"wrong answers: {', '.join(wrong)}" if wrong else "all answers equal DuckDB's")

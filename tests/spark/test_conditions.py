@@ -90,7 +90,7 @@ def test_a_star_of_equality_as_of_and_range(spark: Any, tmp_path: Path) -> None:
 
 
 def test_a_predicate_travels_to_the_workers(spark: Any, tmp_path: Path) -> None:
-    lookups, _, stream = _tables(tmp_path)
+    _, _, stream = _tables(tmp_path)
     limit = 40
 
     def cheap(stream: pa.RecordBatch, master: pa.RecordBatch) -> Any:

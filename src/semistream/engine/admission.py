@@ -52,7 +52,7 @@ class Admission:
     def attach(self, source: PageSource) -> None:
         """Tuples that come now are joined with this version of the table."""
         self.unique = source.distinct
-        self.index = source.index
+        self.index = source.index if self._context.binding.has_key else None
 
     def admit(self, vacant: int, add: Add) -> int:
         """Admit tuples of one slice, with at most ``vacant`` misses; returns the misses added."""

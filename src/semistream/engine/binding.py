@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.engine.compared_types import check_types
@@ -65,7 +66,7 @@ class Binding:
     def __init__(
         self,
         master: HasKey,
-        on: On,
+        on: On | None,
         select: Select | None,
         how: str,
         where: Where | None = None,
@@ -75,8 +76,11 @@ class Binding:
         self.conditions: tuple[Condition, ...] = conditions_of(where)
         if as_of is not None:
             self.conditions = (_as_of(master, as_of), *self.conditions)
-        pairs = key_pairs(on)
-        if master.key:
+        self.has_key = on is not None
+        pairs = {} if on is None else key_pairs(on)
+        if on is None and not self.conditions:
+            raise ConfigError("give on=, the column to join on, or where=, a condition, or both")
+        if master.key and on is not None:
             if set(pairs.values()) != set(master.key) or len(pairs) != len(master.key):
                 raise SchemaError(
                     f"the master table's key is {list(master.key)} but on={on!r} joins "
@@ -87,7 +91,7 @@ class Binding:
         self.master_key = tuple(pairs.values())
         self._master_schema = master.schema
         types = [_field(master.schema, name, "master table").type for name in self.master_key]
-        self.codec = KeyCodec.for_types(types, self.master_key)
+        self.codec = KeyCodec.for_types(types or [pa.int64()], self.master_key or ["(no key)"])
         self._code_column = master.code_column
         self._same_name = {m for s, m in pairs.items() if s == m}
         self._select = self._selection(select)
@@ -120,7 +124,8 @@ class Binding:
         if repeated:
             raise SchemaError(f"the stream has more than one column {repeated[0]!r}; rename one")
         types = [_field(stream, name, "stream").type for name in self.stream_key]
-        self.codec.check(types, self.stream_key)
+        if self.has_key:
+            self.codec.check(types, self.stream_key)
         for name in stream_columns(self.conditions):
             _field(stream, name, "stream")
         check_types(self.conditions, stream, self._stored_schema)
@@ -172,7 +177,7 @@ class Binding:
             )
 
     def _changes(self, master: HasKey) -> Iterator[str]:
-        if master.key != self.master_key:
+        if self.has_key and master.key != self.master_key:
             yield f"its key is {list(master.key)} instead of {list(self.master_key)}"
         needed = (*self.master_key, *self.master_columns, *self.condition_columns)
         schema = _stored_schema(master, self.conditions)
@@ -235,12 +240,16 @@ class Binding:
         return self._stored_schema.field(name).type
 
     def stream_codes(self, batch: pa.RecordBatch) -> tuple[Codes, Mask | None]:
+        if not self.has_key:
+            return np.zeros(batch.num_rows, np.int64), None
         return self.codec.codes([batch.column(name) for name in self.stream_key])
 
     def master_codes(self, page: pa.RecordBatch) -> tuple[Codes, Mask | None]:
         """The codes of a page's rows: those that it stores, or else computed from its keys."""
         if self._code_column is not None:
             return int64_view(page.column(self._code_column)), None
+        if not self.has_key:
+            return np.zeros(page.num_rows, np.int64), None
         return self.codec.codes([page.column(name) for name in self.master_key])
 
 

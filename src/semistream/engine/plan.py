@@ -26,6 +26,7 @@ Part = float | int | str
 _PAIR_BYTES = 32  # scratch per output row: page row, slot, and their gathers
 _CONDITION_BYTES = 40  # the same, to evaluate conditions: places and rows in 64 bits, and a mask
 _ROW_SCRATCH = 17  # per row of a page that is being probed: code, count, validity
+_BAND_SCRATCH = 64  # the same, without a key: bounds of the row, and where its candidates are
 _UNSEEN_TUPLE = 512  # assumed bytes of a stream tuple before the first batch
 _UNSEEN_WINDOW = 1024
 
@@ -147,7 +148,8 @@ def output_rows(nbytes: int, row_bytes: int, most: int) -> int:
 def page_scratch(table: TableShape, pages: int) -> int:
     """Bytes of the codes, counts and validity of the rows of ``pages`` probed pages, and of the
     addresses of their columns."""
-    return (_ROW_SCRATCH * table.rows_per_page + table.address_bytes) * pages
+    row = _ROW_SCRATCH + (0 if table.has_key else _BAND_SCRATCH)
+    return (row * table.rows_per_page + table.address_bytes) * pages
 
 
 def buffer_pages(join: Planned, table: TableShape, share: int, most_bytes: int) -> int:

@@ -7,12 +7,22 @@ from typing import Any
 import numpy as np
 
 from semistream import kernels
+from semistream.engine.band_pairs import BandPairs, band_of
+from semistream.engine.binding import Binding
 from semistream.engine.context import Context
 from semistream.engine.disk_buffer import Scan
 from semistream.engine.key_match import KeyMatch
 from semistream.engine.output import Output
-from semistream.engine.window.hash_window import HashWindow
+from semistream.engine.window.hash_window import HashWindow, RingWindow
 from semistream.kernels import states
+
+
+def _band_pairs(binding: Binding, window: HashWindow) -> BandPairs | None:
+    """Finds pairs by range, where there is no key to find them by."""
+    if binding.has_key or not isinstance(window, RingWindow):
+        return None
+    band = band_of(binding)
+    return None if band is None else BandPairs(binding, window, band)
 
 
 class Probe:
@@ -26,6 +36,7 @@ class Probe:
         self._slots = np.empty(rows, np.int32)
         self._key_match: KeyMatch | None = None  # where codes are hashes
         self._filter = context.binding.pair_filter()
+        self._band = _band_pairs(context.binding, window)
 
     @property
     def nbytes(self) -> int:
@@ -40,17 +51,21 @@ class Probe:
         binding, window = self._context.binding, self._window
         exact = binding.exact
         most = min(self._output.most_rows, len(self._rows))
-        found = window.probe(
-            scan.codes,
-            scan.valid,
-            scan.cursor,
-            exact,
-            not binding.keeps_master,
-            self._rows[:most],
-            self._slots[:most],
-        )
-        if found:
+        if self._band is not None:
+            rows, slots = self._band.find(scan, most)
+            found = len(rows)
+        else:
+            found = window.probe(
+                scan.codes,
+                scan.valid,
+                scan.cursor,
+                exact,
+                not binding.keeps_master,
+                self._rows[:most],
+                self._slots[:most],
+            )
             rows, slots = self._rows[:found], self._slots[:found]
+        if found:
             if not exact:
                 rows, slots = self._verified(scan, rows, slots)
             kernels.window.count_pairs(rows, scan.counts)

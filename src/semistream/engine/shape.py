@@ -48,6 +48,7 @@ class TableShape:
     can_prefetch: bool = False
     can_address: bool = False
     has_conditions: bool = False
+    has_key: bool = True  # tuples and rows meet by equal keys, not by conditions alone
     condition_types: tuple[pa.DataType, ...] = ()  # of the columns that conditions read
 
     @classmethod
@@ -75,6 +76,7 @@ class TableShape:
             can_prefetch=source.can_prefetch(direct),
             can_address=source.can_address,
             has_conditions=bool(binding.conditions),
+            has_key=binding.has_key,
             condition_types=tuple(map(binding.type_of, binding.condition_columns)),
         )
 

@@ -33,9 +33,9 @@ class AutoJoin(Join):
         options = {field.name: getattr(self, field.name) for field in fields(self)}
         return SweepJoin(**options) if ordered else MeshJoin(**options)
 
-    def open(self, master: Any, on: Any, **options: Any) -> Run:
+    def open(self, master: Any, on: Any = None, **options: Any) -> Run:
         source = open_source(master)
-        return self.chosen(source.ordered).open(source, on, **options)
+        return self.chosen(source.ordered and on is not None).open(source, on, **options)
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         return self.chosen(table.ordered).plan(table, stream, settings)

@@ -46,6 +46,7 @@ class Join(ABC):
 
     name: ClassVar[str]
     needs_order: ClassVar[bool] = True
+    needs_key: ClassVar[bool] = True  # False: conditions alone will do
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", parse_size(self.memory))
@@ -58,7 +59,7 @@ class Join(ABC):
     def open(
         self,
         master: PageSource | str | os.PathLike[str],
-        on: On,
+        on: On | None = None,
         *,
         select: Select | None = None,
         where: Where | None = None,
@@ -80,6 +81,10 @@ class Join(ABC):
         """
         source = open_source(master)
         self.check_source(source)
+        if on is None and self.needs_key:
+            raise ConfigError(
+                f"{self.name} finds rows by their key: give on=; without an equality use meshjoin"
+            )
         follow = (not source.pinned) if follow is None else follow
         if order is not None:
             return self._open_ordered(
@@ -90,7 +95,7 @@ class Join(ABC):
         return Run(self, self.policy, source, binding, direct, follow, observer, clock)
 
     def _open_ordered(
-        self, order: str, follow: bool, source: PageSource, on: On, **options: Any
+        self, order: str, follow: bool, source: PageSource, on: On | None, **options: Any
     ) -> Run:
         if order not in ORDERS:
             raise ConfigError(f"order={order!r} is unknown; choose {' or '.join(ORDERS)}")

@@ -77,7 +77,7 @@ class TupleLayout:
 
 def _restorable(binding: Binding, schema: pa.Schema) -> str | None:
     """The key column's name if its values can be computed from their codes."""
-    if not binding.codec.exact or len(binding.stream_key) > 1:
+    if not binding.codec.exact or len(binding.stream_key) != 1:
         return None
     name = binding.stream_key[0]
     kind, master = schema.field(name).type, binding.codec.types[0]
