@@ -176,6 +176,8 @@ lookups:
     on: k
     how: inner
     select: [k]
+    where: {compare: [a, <, b]}
+    as_of: t
 steps:
   - compute: {a: b}
     where: a > 0
