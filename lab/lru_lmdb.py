@@ -110,9 +110,9 @@ def _table_bytes(rows: int) -> int:
 
 
 class LruLmdb:
-    """The alternative as a user would write it."""
+    """The alternative as a user would write it; without a budget, LMDB is asked for every tuple."""
 
-    def __init__(self, path: Path, budget: int, form: str, width: int) -> None:
+    def __init__(self, path: Path, budget: int | None, form: str, width: int) -> None:
         import lmdb
 
         self._env = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
@@ -124,7 +124,7 @@ class LruLmdb:
         row = self._decode(sample.value()) if form == "decoded" else sample.value()
         parts = (row, *row) if isinstance(row, tuple) else (row,)
         self.row_bytes = allocated(*parts, 2**40)
-        self.capacity = capacity(budget, self.row_bytes)
+        self.capacity = 0 if budget is None else capacity(budget, self.row_bytes)
         self._cache: OrderedDict[int, Any] = OrderedDict()
         self.hits = 0
 
@@ -149,6 +149,9 @@ class LruLmdb:
         cache, most = self._cache, self.capacity
         get: Callable[[bytes], Any] = self._txn.get
         decode = self._decode if self._form == "decoded" else None
+        if not most:
+            found = [get(raw[i : i + 8]) for i in range(0, len(raw), 8)]
+            return found if decode is None else [decode(row) for row in found]
         rows: list[Any] = []
         hits = 0
         for i, key in enumerate(keys):

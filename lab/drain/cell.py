@@ -2,7 +2,8 @@
 
 A Spark task pushes its rows and flushes the run, so no tuple waits for the next batch. Here each
 batch is pushed and flushed on its own, and the same batch is given to an LRU in front of LMDB in
-the same process, in turns: both meet the same disk and the same neighbours. Both were warmed up
+the same process, in turns: both meet the same disk and the same neighbours. Beside joins that look
+every tuple up on its own, LMDB is asked for every tuple, without an LRU. Both were warmed up
 with a stream before. All rows of every batch are checked, off the clock.
 """
 
@@ -21,6 +22,7 @@ import pyarrow as pa
 import semistream as ss
 from lab import machine
 from lab.build_once import DATA
+from lab.drain.report import ONE_BY_ONE
 from lab.engine_cell import DESCRIPTION_BYTES
 from lab.engine_data import EngineData
 from lab.lru_lmdb import LruLmdb
@@ -79,7 +81,8 @@ def _measure(cell: Cell) -> dict[str, Any]:
     data, budget = cell.data, int(cell.data.nbytes * cell.percent / 100)
     master = ss.MasterTable.open(data.master, mapped=cell.mode == "mapped")
     join = ss.join(cell.join, memory=budget)
-    peer = LruLmdb(data.lmdb, budget, "packed", DESCRIPTION_BYTES)
+    peer_budget = None if cell.join in ONE_BY_ONE else budget
+    peer = LruLmdb(data.lmdb, peer_budget, "packed", DESCRIPTION_BYTES)
     with join.open(master, on="product_id", direct=cell.mode == "direct") as run:
         warm_ups = {}
         for name, subject in {

@@ -75,7 +75,8 @@ def markdown(report: dict[str, Any]) -> str:
     """The table and the machine, for the docs."""
     said = (
         "The time of one batch, pushed and flushed; the alternative is an LRU of equal memory in "
-        "front of LMDB, given the same batches in turns. The ratio is that of the medians."
+        "front of LMDB, given the same batches in turns; for INLJ and CINLJ, LMDB alone. The ratio "
+        "is that of the medians."
     )
     return "\n\n".join([said, grid(report["cells"]).markdown(), about(report)]) + "\n"
 

@@ -35,14 +35,17 @@ if TYPE_CHECKING:
         Run,
         SweepJoin,
         XHybridJoin,
-        join,
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
+    from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
+    from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
+    from semistream.tuning import predict, tune
+    from semistream.tuning.auto import join
 
 __version__ = "0.1.0"
 
@@ -55,30 +58,38 @@ __all__ = [
     "CachedMeshJoin",
     "Compare",
     "ConfigError",
+    "DeltaSource",
     "HybridJoin",
     "IndexNestedLoopJoin",
     "InternalError",
     "Join",
+    "KafkaSource",
     "Lookup",
     "MasterTable",
     "MasterTableError",
     "MeshJoin",
     "Observer",
     "OptimisedXHybridJoin",
+    "ParquetSource",
+    "Parking",
     "PostgresSink",
     "Predicate",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
     "SemistreamError",
+    "Shedding",
     "SqlMaster",
+    "SqlSource",
     "SweepJoin",
     "XHybridJoin",
     "build_master",
     "enrich",
     "join",
+    "predict",
     "register",
     "to_warehouse",
+    "tune",
 ]
 
 # Loaded on first use: importing semistream is cheap, and a missing extra raises only when needed.
@@ -99,19 +110,26 @@ _LAZY = {
             "Run",
             "SweepJoin",
             "XHybridJoin",
-            "join",
         ],
         "semistream.joins",
     ),
     **dict.fromkeys(["Between", "Compare", "Predicate"], "semistream.engine.conditions"),
     "MasterTable": "semistream.master",
+    **dict.fromkeys(
+        ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"
+    ),
     "Lookup": "semistream.spark.enrich",
+    "Parking": "semistream.overload.options",
     "PostgresSink": "semistream.spark.foreach",
+    "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
     "enrich": "semistream.spark.enrich",
+    "join": "semistream.tuning.auto",
+    "predict": "semistream.tuning",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",
+    "tune": "semistream.tuning",
 }
 
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import xxhash
 
 import semistream as ss
+from semistream.master.page_claims import Claims
 from semistream.master.reader import open_segment
 
 TABLES: dict[str, pa.Table] = {
@@ -98,7 +100,8 @@ def _scribbled(rng: Random, page: bytes, metadata: bool) -> bytes:
 def falsify(table: Any, rng: Random) -> None:
     """Overwrite pages of an open table, with matching checksums."""
     segment, first = table.pages.segment, 0
-    lengths, checksums = segment.pages.lengths.copy(), segment.pages.checksums.copy()
+    lengths = segment.pages.lengths.copy()
+    claims = segment.claims.of(np.arange(len(segment.pages)))
     for info in table.manifest.segments:
         pages = open_segment(table.store, table.manifest, info).pages
         with open(table.store.path(info.file), "r+b") as file:
@@ -109,9 +112,22 @@ def falsify(table: Any, rng: Random) -> None:
                 file.seek(int(pages.offsets[page]))
                 file.write(after)
                 lengths[first + page] = len(after)
-                checksums[first + page] = xxhash.xxh3_64_intdigest(after)
+                claims.checksums[first + page] = xxhash.xxh3_64_intdigest(after)
         first += len(pages)
-    segment.pages = dataclasses.replace(segment.pages, lengths=lengths, checksums=checksums)
+    segment.pages = dataclasses.replace(segment.pages, lengths=lengths)
+    segment.claims = Forged(claims)
+
+
+class Forged:
+    """Claims that match the overwritten pages."""
+
+    def __init__(self, claims: Claims) -> None:
+        self._claims = claims
+
+    def of(self, pages: Any) -> Claims:
+        return Claims(*(column[pages] for column in self._claims))
+
+    def close(self) -> None: ...
 
 
 def attempt(folder: Path, seed: int) -> str:

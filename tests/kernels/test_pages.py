@@ -282,3 +282,32 @@ def test_rows_of_a_code_are_found_in_sorted_pages(seed: int) -> None:
         rows = [row for row, other in enumerate(pages[page]) if other == code]
         assert list(range(begin, end)) == rows
         assert begin == sum(other < code for other in pages[page])
+
+
+@many
+def test_tuples_are_paired_with_all_rows_of_their_code_or_none(seed: int) -> None:
+    rng = random.Random(seed)
+    pages = [sorted(rng.randrange(10) for _ in range(rng.randint(0, 12))) for _ in range(PAGES)]
+    arrays = [np.array(page, np.int64) for page in pages]
+    codes = [rng.randrange(-1, 12) for _ in range(30)]
+    tuples = sorted(rng.sample(range(30), 20))
+    asked = [rng.randrange(PAGES) for _ in tuples]
+    room = rng.choice([0, 3, 10, 500])
+    owners, rows = np.empty(room, np.int64), np.empty(room, np.int64)
+    places = np.empty(room, np.int32)
+    served, found = kernel.pair(
+        np.array([array.ctypes.data for array in arrays]), np.array([len(p) for p in pages]),
+        np.array(asked, np.int32), np.array(codes), np.array(tuples), owners, places, rows,
+    )  # fmt: skip
+    expected: list[tuple[int, int, int]] = []
+    for i, (row, page) in enumerate(zip(tuples, asked, strict=True)):
+        own = [(i, page, at) for at, code in enumerate(pages[page]) if code == codes[row]]
+        if len(expected) + len(own) > room:
+            break
+        expected += own
+    else:
+        i = len(tuples)
+    pairs = zip(
+        owners[:found].tolist(), places[:found].tolist(), rows[:found].tolist(), strict=True
+    )
+    assert (served, list(pairs)) == (i, expected)

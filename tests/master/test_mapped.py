@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,25 @@ def test_only_the_pages_in_use_are_resident(table: ss.MasterTable) -> None:
     for first in range(0, table.num_pages - 4, 4):
         reader.read(first, 4)
         assert resident() - before < 2_000_000 < table.nbytes // 10
+
+
+def test_copies_are_released_before_pages_are_mapped(table: ss.MasterTable) -> None:
+    """Sparse pages are copied, dense ones are mapped; both at once would exceed the plan."""
+    reader: Any = table.reader(64)
+    sparse, dense = np.arange(0, 2 * table.num_pages // 3, 5)[:60], np.arange(100, 160)
+    for pages in (sparse, dense):  # and check all pages
+        reader.load(reader.plan(pages))
+    reader = table.reader(64)
+    before = resident()
+    for _ in range(3):
+        for pages in (sparse, dense):
+            read = reader.plan(pages)
+            reader.load(read)
+            assert sorted(int(batch["k"][0].as_py()) for batch in reader.parse()) == [
+                int(code) for code in table.index.firsts[read.pages]
+            ]
+            assert read.extents.nbytes > reader.nbytes // 2
+            assert resident() - before < reader.nbytes * 1.25
 
 
 @pytest.mark.parametrize("algorithm", ["sweepjoin", "chybridjoin", "meshjoin"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import time
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import semistream as ss
+from semistream.master.files import Files
 from semistream.master.pins import EXPIRES_AFTER, IDLE_AFTER, pin, pinned_versions, unpin
 from semistream.master.store import LocalStore
 
@@ -43,6 +45,64 @@ def test_concurrent_pins_agree(tmp_path: Path) -> None:
             asked = [pool.submit(pin, LocalStore(tmp_path / "t"), "q", batch) for _ in range(8)]
             assert len({answer.result() for answer in asked}) == 1
     assert all(name.startswith("q.") for name in store.list("pins"))
+
+
+class CountingFiles(Files):
+    def __init__(self) -> None:
+        self.syncs: list[str] = []
+
+    def sync(self, file: Any) -> None:
+        self.syncs.append("file")
+        super().sync(file)
+
+    def sync_folder(self, folder: Path) -> None:
+        self.syncs.append(folder.name)
+        super().sync_folder(folder)
+
+
+def test_a_pin_of_the_same_version_as_before_needs_one_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t"
+    store = table(path).store
+    pin(store, "query", 0)
+    files = CountingFiles()
+    monkeypatch.setattr(LocalStore, "files", files)
+    for batch in range(1, 4):
+        pin(store, "query", batch)
+    assert files.syncs == 3 * ["pins"]
+    monkeypatch.undo()
+    change(path)
+    monkeypatch.setattr(LocalStore, "files", files)
+    assert pin(store, "query", 4) == 2
+    assert files.syncs[3:] == ["file", "pins"]
+    assert [pin(store, "query", batch) for batch in range(5)] == [1, 1, 1, 1, 2]
+
+
+def test_a_pin_that_cannot_be_linked_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = table(tmp_path / "t").store
+    pin(store, "query", 0)
+
+    def refuse(files: Any, path: Path) -> None:
+        raise PermissionError(errno.EPERM, "not the owner")
+
+    monkeypatch.setattr(Files, "touch", refuse)
+    assert pin(store, "query", 1) == 1
+    assert len({(tmp_path / "t/pins" / name).stat().st_ino for name in store.list("pins")}) == 2
+
+
+def test_the_pins_of_a_query_that_stays_at_a_version_do_not_expire(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    store = table(path).store
+    pin(store, "query", 0)
+    newest = change(path)
+    for batch in range(1, 4):
+        ages(path, IDLE_AFTER - 60)
+        assert pin(store, "query", batch, version=1) == 1
+        newest.vacuum(keep=1)
+    assert len(store.list("pins")) == 4, "no mark"
 
 
 def test_old_pins_of_a_query_are_removed_and_those_of_others_stay(tmp_path: Path) -> None:

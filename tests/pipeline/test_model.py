@@ -178,6 +178,23 @@ lookups:
     select: [k]
     where: {compare: [a, <, b]}
     as_of: t
+    sync:
+      parquet: x
+      delta: x
+      sql:
+        url: sqlite:///x
+        table: t
+        version: v
+        overlap: 1
+        find_deletes: never
+      kafka:
+        servers: host:9092
+        topic: t
+        value: json
+        options: {a: 1}
+      every: 30s
+    max_age: 1h
+    too_old: warn
 steps:
   - compute: {a: b}
     where: a > 0
@@ -307,7 +324,8 @@ def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
         (
             "how: left",
             "zzz: 1",
-            "10: lookups.0.zzz: unknown field 'zzz'; valid fields: master, sql, on, how, select",
+            "10: lookups.0.zzz: unknown field 'zzz'; valid fields: master, sql, on, how, select, "
+            "sync, max_age, too_old",
         ),
         (
             "output: parquet",

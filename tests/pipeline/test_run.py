@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -52,7 +54,7 @@ def sales(first: int, count: int) -> pa.Table:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    ss.MasterTable.build(PRODUCTS, tmp_path / "products", key="product_id")
+    ss.MasterTable.build(PRODUCTS, tmp_path / "products", key="product_id", unique=True)
     (tmp_path / "in").mkdir()
     (tmp_path / "pipeline.yaml").write_text(PIPELINE)
     return tmp_path
@@ -132,3 +134,62 @@ def test_it_runs_stops_and_goes_on(folder: Path) -> None:
     unmatched = naive.join(everything, PRODUCTS, "product_id", "left_anti")
     naive.same_rows(naive.rows_of([dead]), unmatched)
     assert (folder / "metrics.jsonl").read_text().count("\n") == 1
+
+
+@pytest.mark.slow
+def test_the_driver_syncs_while_the_query_runs(folder: Path) -> None:
+    """A failing sync is reported, and the query goes on; the next one succeeds."""
+    from deltalake import DeltaTable
+
+    def write(price: float) -> None:
+        rows = PRODUCTS.set_column(1, "price", pa.array([price] * len(PRODUCTS)))
+        pq.write_table(rows, folder / ".draft")
+        (folder / ".draft").rename(folder / "source.parquet")
+
+    def wait_for(condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 250
+        while not condition():
+            assert running.poll() is None, log.read_text()
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.2)
+
+    write(1.0)
+    followed = PIPELINE.replace(
+        "select: [price]}",
+        "select: [price], max_age: 1h, sync: {parquet: source.parquet, every: 1s}}",
+    )
+    (folder / "pipeline.yaml").write_text(followed)
+    feed(folder, 0)
+    script = "from semistream.cli import main; import sys; sys.argv[0] = 'semistream'; main()"
+    arguments = ["run", "pipeline.yaml", "--metrics", "metrics.jsonl"]
+    log = folder / "log"
+    with open(log, "w") as out:
+        running = subprocess.Popen(
+            [sys.executable, "-u", "-c", script, *arguments],
+            cwd=folder,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        wait_for(lambda: "batch 0 |" in log.read_text())
+        (folder / "source.parquet").rename(folder / "gone")
+        wait_for(lambda: "warning: sync of products failed" in log.read_text())
+        write(2.0)
+        wait_for(
+            lambda: ss.MasterTable.open(folder / "products").lookup([4])["price"][0].as_py() == 2
+        )
+        feed(folder, 1)
+        wait_for(lambda: "batch 1 |" in log.read_text())
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 0, log.read_text()
+    finally:
+        if running.poll() is None:
+            running.kill()
+    found = DeltaTable(folder / "out").to_pyarrow_table()
+    prices = dict(zip(found["sale_id"].to_pylist(), found["price"].to_pylist(), strict=True))
+    assert {price for sale, price in prices.items() if sale < 100} == {1.0}
+    assert {price for sale, price in prices.items() if sale >= 100} == {2.0}
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    ages = [record["lookups"][0]["data_age_seconds"] for record in records]
+    assert len(ages) == 2
+    assert all(0 <= age < 100 for age in ages)

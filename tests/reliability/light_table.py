@@ -44,6 +44,8 @@ def write_segment(
 class _OpenSegment:
     file: BytesIO
 
+    def close(self) -> None: ...
+
 
 def _open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> _OpenSegment:
     if xxhash.xxh3_64_hexdigest(store.read(info.index_file)) != info.index_checksum:

@@ -118,12 +118,18 @@ def check(
     assert files == sorted([manifest_name(new), *used])
 
 
+@pytest.mark.parametrize("follows", [False, True], ids=["new", "linked"])
 @pytest.mark.parametrize("losses", QUICK_AND_SLOW)
-def test_a_pin_survives_a_crash(losses: Sequence[Loss], tmp_path: Path, tally: Tally) -> None:
-    """Once it was given, a replay gets the same version, whatever was published since."""
+def test_a_pin_survives_a_crash(
+    losses: Sequence[Loss], follows: bool, tmp_path: Path, tally: Tally
+) -> None:
+    """Once it was given, a replay gets the same version, whatever was published since; also if it
+    is a second name of the pin of the batch before."""
     disk = tmp_path / "disk"
     disk.mkdir()
     versions(disk / "t")
+    if follows:
+        pin(newest(disk / "t").store, "query", 6)
     with recording(disk) as recorder:
         pinned = pin(newest(disk / "t").store, "query", 7)
 

@@ -1,4 +1,4 @@
-"""``semistream master build | info | head | get | verify``: build and inspect a master table."""
+"""``semistream master build | sync | info | head | get | verify``: build and inspect a table."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from semistream.durations import format_duration
 from semistream.errors import ConfigError, SemistreamError
-from semistream.memory import format_size
+from semistream.memory import PAGE_BYTES, format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -56,6 +57,8 @@ class Info:
     segments: tuple[SegmentLine, ...]
     deltas: int
     delta_share: float  # changed rows per row of the base
+    source: str | None = None  # what it follows
+    age: float | None = None  # seconds since it was in step with the source
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def build_table(
     path: Path,
     key: Sequence[str],
     unique: bool = False,
-    page_bytes: str = "64KiB",
+    page_bytes: str = PAGE_BYTES,
     memory: str = "512MB",
     overwrite: bool = False,
     progress: bool = False,
@@ -123,6 +126,8 @@ def describe(path: Path, version: int | None = None) -> Info:
         ),
         deltas=len(table.manifest.deltas),
         delta_share=table.manifest.delta_share,
+        source=None if table.synced is None else table.synced.source,
+        age=table.age,
     )
 
 
@@ -186,7 +191,7 @@ def build_command(
         ..., "--key", "-k", help="Key column; repeat it for a composite key."
     ),
     unique: bool = typer.Option(False, "--unique", help="Fail on duplicate keys."),
-    page_bytes: str = typer.Option("64KiB", help="Size of a page."),
+    page_bytes: str = typer.Option(PAGE_BYTES, help="Size of a page."),
     memory: str = typer.Option("512MB", help="Memory for sorting; larger data spills to disk."),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Publish a new version of an existing table."
@@ -205,6 +210,47 @@ def build_command(
         )
     )
     _show(info)
+
+
+@app.command("sync")
+def sync_command(
+    path: Path = typer.Argument(..., help="Folder of the table."),
+    source: str | None = typer.Argument(
+        None, help="Parquet files, a Delta table, a database URL, or kafka://host:9092."
+    ),
+    table: str | None = typer.Option(None, help="Table of a database, also schema.table."),
+    version_column: str | None = typer.Option(
+        None, help="Column that grows with every change; without it, all rows are compared."
+    ),
+    overlap: str | None = typer.Option(
+        None, help="Read rows again that are this much older: a number, or 10s for timestamps."
+    ),
+    find_deletes: str = typer.Option("always", help="always, never, or at most every 1h."),
+    topic: str | None = typer.Option(None, help="Topic of changes."),
+    value: str = typer.Option("json", help="Values of messages: json or arrow."),
+    key: list[str] | None = typer.Option(
+        None, "--key", "-k", help="Key column(s), to build the table if it does not exist."
+    ),
+    full: bool = typer.Option(False, "--full", help="Compare all rows; follow another source."),
+    every: str | None = typer.Option(
+        None, help="Sync at this interval, such as 30s, until Ctrl-C."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", help="Show what would change."),
+    memory: str = typer.Option("512MB", help="Memory for sorting changes."),
+) -> None:
+    """Bring a table in step with its source of truth, reading only what changed."""
+    from semistream.cli import _master_sync as command
+
+    options = command.SourceOptions(
+        source, table, version_column, overlap, find_deletes, topic, value
+    )
+    opened = _or_exit(lambda: command.source_of(options))
+    code = command.run(
+        lambda: command.sync_once(path, opened, key or (), full, dry_run, memory, True),
+        every,
+    )
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command("info")
@@ -292,6 +338,12 @@ def _deltas(info: Info) -> str:
     return f"{info.deltas}, with {info.delta_share:.1%} of the base's rows; compact() merges them"
 
 
+def _followed(info: Info) -> str:
+    if info.source is None or info.age is None:
+        return "none"
+    return f"{info.source}, in step {format_duration(info.age)} ago"
+
+
 def _show(info: Info) -> None:
     facts = Table(show_header=False, box=None, pad_edge=False)
     facts.add_column(style="bold")
@@ -307,6 +359,7 @@ def _show(info: Info) -> None:
         ("pages", f"{info.pages:,}, up to {format_size(info.max_page_bytes)}"),
         ("bytes", format_size(info.nbytes)),
         ("deltas", _deltas(info)),
+        ("source", escape(_followed(info))),
         ("columns", "\n".join(f"{name}: {kind}" for name, kind in info.columns)),
     )
     for row in rows:

@@ -36,6 +36,7 @@ def run_pipeline(
     """Run until stopped or, with ``once``, until all input is processed. Returns the rows read."""
     pipeline, document, masters, _ = plan_of(file)
     try:
+        from semistream.pipeline import Following
         from semistream.spark.errors import original
         from semistream.spark.listener import Metrics
         from semistream.spark.pipeline import open_session, start
@@ -46,8 +47,12 @@ def run_pipeline(
         ) from error
     session = open_session(pipeline)
     try:
-        with Metrics(session, metrics_file, prometheus) as metrics:
-            return watch(start(session, pipeline, masters, once), metrics, show)
+        with (
+            Following(pipeline, _reporter(document)) as following,
+            Metrics(session, metrics_file, prometheus) as metrics,
+        ):
+            query = start(session, pipeline, masters, once)
+            return watch(query, metrics, show, following.check)
     except SemistreamError as error:
         raise type(error)(document.redact(str(error))) from None
     except Exception as error:
@@ -57,6 +62,15 @@ def run_pipeline(
         raise SemistreamError(_first_lines(document.redact(str(error)))) from None
     finally:
         session.stop()
+
+
+def _reporter(document: Any) -> Any:
+    """Prints problems that do not stop the query, without secrets."""
+
+    def report(text: str) -> None:
+        print(f"\nwarning: {document.redact(text)}", file=sys.stderr, flush=True)
+
+    return report
 
 
 def _first_lines(text: str, most: int = 3) -> str:

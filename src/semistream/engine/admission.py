@@ -92,7 +92,9 @@ class Admission:
     def _known_absent(self, part: Slice, misses: Rows) -> Mask | None:
         """Which of these tuples have a key that no page has; None: none is known to."""
         known = self.absent.lookup(part.codes, misses) if self.absent is not None else None
-        deleted = self.index.is_deleted(part.codes[misses]) if self.index is not None else None
+        deleted = None
+        if self.index is not None and self.index.has_deleted:
+            deleted = self.index.is_deleted(part.codes[misses])
         return known if deleted is None else deleted if known is None else known | deleted
 
     def _probe(self, part: Slice, vacant: int) -> tuple[int, Rows, Any, Rows]:

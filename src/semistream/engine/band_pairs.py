@@ -162,18 +162,20 @@ def _valid(column: pa.Array) -> Any:
 
 
 def _widest(low: Any, high: Any) -> Any:
-    """The largest ``high - low``, at least 0; if it overflows, the largest number."""
+    """The largest ``high - low``, at least 0; None if it overflows."""
     widths = high - low
     if widths.dtype == np.float64:
         return max(0.0, float(np.nan_to_num(widths).max())) * _MARGIN
     if bool(np.any(((high ^ low) & (widths ^ high)) < 0)):
-        return int(np.iinfo(np.int64).max)
+        return None
     return max(0, int(widths.max()))
 
 
 def _less(values: Any, step: Any) -> Any:
-    """At most ``values - step``, without overflow."""
+    """At most ``values - step``, without overflow; the least number if there is no step."""
     if values.dtype == np.float64:
         return values - step - np.abs(values) * (_MARGIN - 1)
     least = np.iinfo(np.int64).min
+    if step is None:
+        return np.full(len(values), least)
     return np.where(values < least + step, least, values - step)

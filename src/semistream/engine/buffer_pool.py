@@ -130,6 +130,19 @@ class BufferPool:
         kernels.pages.find(self.frames.codes, self.frames.sizes, frames, codes, low, high)
         return low, high
 
+    def pair(self, frames: Any, codes: Codes, tuples: Any, most: int) -> tuple[int, Any, Any, Any]:
+        """Pair each of these tuples with the rows of its code in its frame's page.
+
+        Returns how many tuples were served, as all their pairs fit into ``most``; and of every pair
+        the number of its tuple among them, its frame and its row.
+        """
+        owners, places = np.empty(most, np.int64), np.empty(most, np.int32)
+        rows = np.empty(most, np.int64)
+        served, found = kernels.pages.pair(
+            self.frames.codes, self.frames.sizes, frames, codes, tuples, owners, places, rows
+        )
+        return served, owners[:found], places[:found], rows[:found]
+
     def same_keys(self, batch: PageColumns, tuples: Any, frames: Any, rows: Any) -> Mask | None:
         """Whether the keys of rows ``tuples`` of a batch, not only their codes, equal those of
         these page rows; None if all do."""
@@ -148,13 +161,15 @@ class AddressedFrames:
         self._reader = reader.frames(frames)
         self.codes = np.zeros(frames, np.int64)
         self.sizes = np.full(frames, -1, np.int64)
-        names = [binding.master_columns, list(binding.master_key), binding.cached_columns]
-        if binding.conditions:
-            names.append(binding.condition_columns)
-        self._openers = [openers(some) for some in names]
-        self._columns = [opener.columns_for(frames) for opener in self._openers]
-        self.output, self.keys, self.cached = self._columns[:3]
-        self.conditions = self._columns[-1]
+        keys = () if binding.codec.exact else binding.master_key  # else they are never compared
+        wanted = (
+            binding.master_columns, keys, binding.cached_columns, binding.condition_columns
+        )  # fmt: skip
+        names = [tuple(some) for some in wanted]
+        self._opened = {some: (openers(some), openers(some).columns_for(frames)) for some in names}
+        self.output, self.keys, self.cached, self.conditions = (
+            self._opened[some][1] for some in names
+        )
 
     def load(self, frames: Any, pages: Any) -> int:
         reader = self._reader
@@ -162,7 +177,7 @@ class AddressedFrames:
             self._context, reader, int(pages[0]), len(pages), reader.bytes_read,
             lambda: reader.load(frames, pages),
         )  # fmt: skip
-        for opener, columns in zip(self._openers, self._columns, strict=True):
+        for opener, columns in self._opened.values():
             opened = opener.open(pages, addresses, sizes)
             columns.addresses[:, :, frames] = opened.columns.addresses
         self.codes[frames], self.sizes[frames] = opened.codes, opened.sizes

@@ -58,6 +58,16 @@ class Extension(Policy):
         self.inner.hand_over()
 
     @property
+    def can_release(self) -> bool:  # type: ignore[override]
+        return self.inner.can_release
+
+    def release(self, most: int) -> pa.RecordBatch | None:
+        return self.inner.release(most)
+
+    def look_up_at(self, position: float) -> None:
+        self.inner.look_up_at(position)
+
+    @property
     def busy(self) -> bool:
         return self.inner.busy
 

@@ -12,8 +12,9 @@ import pyarrow as pa
 from semistream.engine.context import Context
 from semistream.engine.rows.layout import Rows, is_text, width_of
 from semistream.engine.rows.page_columns import PageColumns
-from semistream.engine.rows.row_store import PlainColumns
 from semistream.engine.window.tuple_layout import TupleLayout
+
+_NO_ROWS = np.zeros(0, np.int64)
 
 
 class Slice:
@@ -21,19 +22,26 @@ class Slice:
 
     def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
         self.batch = batch
-        self.codes, self.valid = context.binding.stream_codes(batch)
-        self.columns = layout.columns(batch)
+        columns = batch.columns
+        if context.binding.has_key:
+            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(columns))
+        else:  # conditions alone decide: every tuple meets every row
+            self.codes, self.valid = np.zeros(batch.num_rows, np.int64), None
+        self.columns = [columns[i] for i in layout.kept]  # that wait in a window
         self.position = 0
         self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
         self._codec = context.binding.codec
         self._key_columns: PageColumns | None = None
         self.compared: Any = None  # the columns that conditions compare, for compiled code
-        self._plain = PlainColumns(batch.columns) if PlainColumns.fit(batch.columns) else None
+        self._all = columns
+        self._plain = layout.plain if layout.plain.fit(columns) else None
 
     def take(self, rows: Rows) -> Sequence[pa.Array]:
         """These rows of the batch's columns."""
-        return self._plain.take(rows) if self._plain else self.batch.take(pa.array(rows)).columns
+        if self._plain is not None:
+            return self._plain.take(self._all, rows)
+        return self.batch.take(pa.array(rows)).columns  # type: ignore[no-any-return]
 
     def keys(self, rows: Rows | None = None) -> list[pa.Array]:
         """The key columns, or these rows of them."""
@@ -53,7 +61,7 @@ class Slice:
     def without_key(self, stop: int) -> Rows:
         """Rows before ``stop`` whose key is null."""
         if self.valid is None:
-            return np.zeros(0, np.int64)
+            return _NO_ROWS
         return self.position + np.flatnonzero(~self.valid[self.position : stop])
 
 
@@ -95,12 +103,37 @@ class Intake:
         """Tuples of the first batch that are not admitted yet."""
         return self._batches[0].batch.num_rows - self._batches[0].taken if self._batches else 0
 
+    def withdraw(self, most: int) -> list[pa.RecordBatch]:
+        """Remove up to ``most`` of the newest tuples, for load shedding, in arrival order.
+
+        Those of the slice that is being admitted stay.
+        """
+        found: list[pa.RecordBatch] = []
+        for pushed in reversed(list(self._batches)):
+            kept = pushed.taken
+            if self._slice is not None and pushed is self._batches[0]:
+                kept += self._slice.batch.num_rows - self._slice.position
+            start = max(kept, pushed.batch.num_rows - most)
+            part = pushed.batch.slice(start)
+            if not part.num_rows:
+                continue
+            found.append(part)
+            most -= part.num_rows
+            pushed.batch = pushed.batch.slice(0, start)
+            if pushed.taken == start:
+                self._batches.remove(pushed)
+            if not most:
+                break
+        return found[::-1]
+
     def slice(self) -> Slice:
         if self._slice is None:
             first = self._batches[0]
             assert self.layout is not None
-            rows = self._context.settings.slice_rows
-            self._slice = Slice(first.batch.slice(first.taken, rows), self._context, self.layout)
+            rows, batch = self._context.settings.slice_rows, first.batch
+            if first.taken or batch.num_rows > rows:
+                batch = batch.slice(first.taken, rows)
+            self._slice = Slice(batch, self._context, self.layout)
         return self._slice
 
     def skip_empty(self) -> bool:

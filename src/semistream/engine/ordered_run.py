@@ -64,9 +64,9 @@ class OrderedRun:
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Push a batch; iterate over the result to get the rows that are ready."""
         self._check_open()
-        version = self._run.newest_version() if self._follow else self._wanted
+        version = self._run.source.newest_version() if self._follow else self._wanted
         numbered = self._numbered(batch)
-        self._run.check_batch(numbered)
+        self._run.check(numbered)
         self.stats.tuples_in += batch.num_rows
         self._arrived += batch.num_rows
         self._queue.append((numbered, version))
@@ -146,7 +146,7 @@ class OrderedRun:
 
     def _numbered(self, batch: Any) -> pa.RecordBatch:
         if not isinstance(batch, pa.RecordBatch):
-            self._run.check_batch(batch)  # raises
+            self._run.check(batch)  # raises
         if NUMBER in batch.schema.names:
             raise SchemaError(f"column {NUMBER!r}: the name is reserved by order; rename it")
         numbers = np.arange(self._arrived, self._arrived + batch.num_rows)

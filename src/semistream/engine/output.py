@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from semistream.engine.context import Context
+
+Divert = Callable[[Sequence[pa.Array], int], tuple[Sequence[pa.Array], int]]
+"""Takes some of the given unmatched tuples; returns the others."""
 
 
 class Output:
@@ -26,6 +29,7 @@ class Output:
         self.most_rows = 1
         self._planned_bytes = 0
         self._planned_rows = 1
+        self.divert: Divert | None = None  # where unmatched tuples go first: parking
 
     def allocate(self, nbytes: int, rows: int, row_bytes: int) -> None:
         """Set the byte budget of output rows, and ``rows``, the capacity of the row buffers."""
@@ -54,11 +58,13 @@ class Output:
 
     @property
     def wants_unmatched(self) -> bool:
-        return self._binding.how in ("left", "left_anti")
+        return self.divert is not None or self._binding.how in ("left", "left_anti")
 
     def emit_unmatched(self, stream: Sequence[pa.Array], count: int) -> None:
         """Emit unmatched tuples, if ``how`` keeps them."""
-        if count and self.wants_unmatched:
+        if count and self.divert is not None:
+            stream, count = self.divert(stream, count)
+        if count and self._binding.how in ("left", "left_anti"):
             self.emit(stream, self._binding.nulls(count))
 
     def emit_unmatched_rows(self, batch: pa.RecordBatch, rows: Any) -> None:

@@ -17,7 +17,7 @@ from semistream.engine.binding import Binding
 from semistream.engine.compared_types import ACCEPTED, FUNCTIONS, compared, kind_of, plain
 from semistream.engine.conditions import Comparison, Predicate, comparisons_of, visible
 from semistream.engine.intake import Slice
-from semistream.engine.rows.layout import fixed_buffer, validity, width_of
+from semistream.engine.rows.layout import fixed_buffer, form_of, validity, width_of
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.row_store import RowStore
 from semistream.errors import ConfigError
@@ -120,7 +120,7 @@ class PairFilter:
         columns, owners = self._stream_columns.copy(), []
         for c, comparison in enumerate(self._compiled):
             values = batch.column(comparison.stream)
-            owner, at[forms.VALUES, c, 0] = fixed_buffer(values)
+            owner, at[forms.VALUES, c, 0] = fixed_buffer(values, form_of(values.type))
             owners.append(owner)
             at[forms.VALIDITY, c, 0] = validity(values)
             columns[kinds.NODE, c], columns[kinds.VALID_STEP, c] = c, 1

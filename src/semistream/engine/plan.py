@@ -75,6 +75,17 @@ class MemoryPlan:
         )
         return sum(parts)
 
+    def components(self, index_bytes: int) -> dict[str, int]:
+        """Bytes under the names of ``run.memory``; of pending output, the most that it may take."""
+        return {
+            "window": (self.window.nbytes if self.window else 0) + self.extra_bytes,
+            "front stage": self.front_bytes,
+            "disk buffer": self.table - index_bytes,
+            "pending output": self.output,
+            "page index": index_bytes,
+            **({"pinned pages": self.pinned_bytes} if self.pinned_bytes else {}),
+        }
+
 
 def plan_memory(
     join: Planned, table: TableShape, stream: StreamShape, settings: Settings = DEFAULTS

@@ -51,6 +51,7 @@ class Policy(ABC):
     """
 
     full = False  # admit no tuple until an iteration has made room
+    can_release = False  # whether ``release`` ever gives a tuple
 
     def __init__(self, join: Any, parts: Parts) -> None:
         self.join = join
@@ -100,6 +101,17 @@ class Policy(ABC):
 
     def hand_over(self) -> None:  # noqa: B027, most policies buffer nothing
         """Emit rows that are buffered to fill an output batch."""
+
+    def release(self, most: int) -> pa.RecordBatch | None:
+        """Take up to ``most`` tuples out of the window, for load shedding; None: there are none.
+
+        Those that are the most expensive to serve: without a match so far, and of these the ones
+        that have waited longest or have longest to wait. Called only while not ``busy``.
+        """
+        return None
+
+    def look_up_at(self, position: float) -> None:  # noqa: B027, most joins have no queue
+        """Read for the tuple at this position of the queue: 0 is the newest, 1 the oldest."""
 
     @property
     @abstractmethod

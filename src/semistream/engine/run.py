@@ -15,10 +15,12 @@ import pyarrow as pa
 
 from semistream.engine.binding import Binding
 from semistream.engine.context import Clock, Context
+from semistream.engine.intake import Intake
 from semistream.engine.observer import Observer
+from semistream.engine.output import Output
 from semistream.engine.plan import MemoryPlan, budget_error, output_row_bytes, plan_memory
 from semistream.engine.policy import Parts, Policy
-from semistream.engine.rows.layout import longest_row
+from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.errors import ConfigError
@@ -66,13 +68,23 @@ class Run:
         iterator leaves unfinished is done by the next call.
         """
         self._check_open()
-        version = self._source.newest_version() if self._follow else self._wanted
-        self.check_batch(batch)
+        version = self.next_version
+        self._check_batch(batch)
         self.stats.tuples_in += batch.num_rows
         self._context.observer.pushed(batch.num_rows)
         if batch.num_rows or version != self.version:
             self._intake.push(batch, version)
         return self._serve(lambda: bool(self._intake) or self._policy.busy)
+
+    def requeue(self, batch: pa.RecordBatch) -> None:
+        """Queue tuples that were counted before: shed or parked ones that come back."""
+        self.check(batch)
+        self._intake.push(batch, self.next_version)
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise if ``push`` would."""
+        self._check_open()
+        self._check_batch(batch)
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """Run one iteration without new input, for a stream that pauses."""
@@ -125,8 +137,20 @@ class Run:
         """A version of a queued batch that could not be opened."""
         return self._failed_version
 
-    def newest_version(self) -> int:
-        return self._source.newest_version()
+    @property
+    def next_version(self) -> int:
+        """The version with which a batch is joined that is pushed now."""
+        return self._source.newest_version() if self._follow else self._wanted
+
+    @property
+    def source(self) -> PageSource:
+        """The master table at :attr:`version`."""
+        return self._source
+
+    @property
+    def parts(self) -> tuple[Context, Intake, Output, Policy]:
+        """For what wraps a run: load shedding and parking."""
+        return self._context, self._intake, self._output, self._policy
 
     @property
     def schema(self) -> pa.Schema | None:
@@ -201,7 +225,7 @@ class Run:
 
     # -- memory ----------------------------------------------------------------------------
 
-    def check_batch(self, batch: pa.RecordBatch) -> None:
+    def _check_batch(self, batch: pa.RecordBatch) -> None:
         """Raise for a batch with another schema, or with a tuple that the budget cannot hold.
 
         A rejected batch changes nothing: if it was the first, the next one sets the schema.
@@ -220,8 +244,10 @@ class Run:
     def _make_room(self, batch: pa.RecordBatch) -> None:
         """Plan at the first batch; later, check that output has room for two of the widest rows."""
         notable = self._plan.budget // 64
-        widest = max(self._stream.widest, longest_row(batch, notable))
-        if self._stream.layout is None:
+        layout = self._stream.layout
+        widths = RowWidths(batch.schema.types) if layout is None else layout.widths
+        widest = max(self._stream.widest, widths.longest(batch, notable))
+        if layout is None:
             schema = self._context.binding.stream_schema
             assert schema is not None
             layout = TupleLayout(self._context.binding, schema)

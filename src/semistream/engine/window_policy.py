@@ -22,6 +22,8 @@ from semistream.master.pages import PageSource
 def check_tuples_fit(join: Any, kind: Any, window: Any, batch: pa.RecordBatch) -> None:
     """Raise BudgetError if a tuple of the batch does not fit even into an empty window."""
     layout = window.layout
+    if not layout.record.has_heap:
+        return
     columns = layout.columns(batch)
     row = window.rows.first_too_large(columns)
     if row is not None:

@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from semistream.engine.binding import HOWS, Binding, On, Select
 from semistream.engine.conditions import Where
@@ -24,6 +24,9 @@ from semistream.errors import ConfigError
 from semistream.master import MasterTable, ParquetPages
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
+
+if TYPE_CHECKING:
+    from semistream.overload.options import Parking, Shedding
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,11 @@ class Join(ABC):
         follow: bool | None = None,
         observer: Observer | None = None,
         clock: Clock = time.perf_counter,
+        shedding: Shedding | None = None,
+        buffer: int | str | None = None,
+        unmatched: str | None = None,
+        parking: Parking | None = None,
+        wall_clock: Clock = time.time,
     ) -> Run:
         """Start a run against a master table (or, where order is not needed, Parquet files).
 
@@ -78,6 +86,11 @@ class Join(ABC):
         condition, or a list of them, that pairs with equal keys must also pass. ``as_of`` names the
         stream's time column: in a table with history, a tuple meets the row that was valid then.
         ``order="stream"`` returns rows in the order of the stream.
+
+        ``shedding`` and ``buffer``, a part of the memory, return a run that accepts tuples at any
+        rate (:class:`~semistream.overload.shedding_run.SheddingRun`). ``unmatched="park"`` with
+        ``parking`` keeps unmatched tuples until their key arrives
+        (:class:`~semistream.overload.parking_run.ParkingRun`); ages are measured by ``wall_clock``.
         """
         source = open_source(master)
         self.check_source(source)
@@ -87,12 +100,24 @@ class Join(ABC):
             )
         follow = (not source.pinned) if follow is None else follow
         if order is not None:
+            if not all(option is None for option in (shedding, buffer, unmatched, parking)):
+                raise ConfigError("order cannot be combined with shedding or parking")
             return self._open_ordered(
                 order, follow, source, on, select=select, where=where, as_of=as_of, direct=direct,
                 observer=observer, clock=clock,
             )  # fmt: skip
         binding = Binding(source, on, select, self.how, where, as_of)
-        return Run(self, self.policy, source, binding, direct, follow, observer, clock)
+
+        def start(join: Join) -> Run:
+            return Run(join, self.policy, source, binding, direct, follow, observer, clock)
+
+        if shedding is None and buffer is None and unmatched is None and parking is None:
+            return start(self)
+        from semistream.overload.opening import open_wrapped
+
+        return cast(
+            Run, open_wrapped(self, start, shedding, buffer, unmatched, parking, wall_clock)
+        )
 
     def _open_ordered(
         self, order: str, follow: bool, source: PageSource, on: On | None, **options: Any

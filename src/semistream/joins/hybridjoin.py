@@ -8,7 +8,7 @@ partition is probed against the whole window, and every tuple that it matches le
      3      if w tuples of the stream are available:
      4          read w tuples into H, their keys into Q            take_in
      5          w = 0
-     7      read the oldest key of Q                               begin: window.oldest
+     7      read the oldest key of Q                               begin: next_head
      8      read its partition p into the disk buffer              begin: buffer.fill
      9      for each tuple r of p:
     10          if r is in H:
@@ -50,6 +50,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from semistream.engine.disk_buffer import Scan
 from semistream.engine.front.learner import cut_edges
@@ -61,6 +62,7 @@ from semistream.engine.window.absent_tuples import PAGE_BYTES, AbsentTuples
 from semistream.engine.window.hash_window import QueueWindow
 from semistream.engine.window_policy import WindowPolicy
 from semistream.joins.base import Join
+from semistream.kernels import states
 from semistream.master.pages import PageSource
 
 
@@ -110,10 +112,12 @@ class Hybrid(WindowPolicy):
 
     window: QueueWindow
     window_kind = QueueWindow
+    can_release = True
+    _position = 1.0  # in the queue, of the tuple whose partition is read; 1: the oldest
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
-        self._head = -1  # the oldest tuple when the iteration began
+        self._head = -1  # the tuple whose partition is read in this iteration
         self._cut_codes: list[int] = []  # matched keys whose rows continue in the next page
         self.absent = AbsentTuples(self.context, self.output, table.num_pages)
 
@@ -124,11 +128,24 @@ class Hybrid(WindowPolicy):
 
     def begin(self) -> None:
         self.context.iteration_begins()
-        self.read_for_oldest()
+        self.read_for(self.next_head())
 
-    def read_for_oldest(self) -> None:
-        """Lines 7 and 8: read the partition that the oldest tuple needs."""
-        head = self.window.oldest
+    def next_head(self) -> int:
+        """Line 7: the oldest tuple; while load is shed, the one at the look-up position (003)."""
+        return self.window.at(self._position)
+
+    def look_up_at(self, position: float) -> None:
+        self._position = position
+
+    def release(self, most: int) -> pa.RecordBatch | None:
+        if self.window is None or not self.window.count:
+            return None
+        self.full = False
+        schema = self.context.binding.stream_schema
+        return pa.RecordBatch.from_arrays(self.window.release(most), schema=schema)
+
+    def read_for(self, head: int) -> None:
+        """Lines 7 and 8: read the partition that this tuple needs."""
         scan = Scan(0, -1)
         low, high = self.pages_of(head)
         if low <= high:
@@ -142,10 +159,10 @@ class Hybrid(WindowPolicy):
             self.absent.leave_head(head)
         self._start(head, scan)
 
-    def oldest_is_absent(self) -> None:
-        """Let the oldest tuple leave without a read: its key is known to be absent."""
-        self.absent.leave_head(self.window.oldest)
-        self._start(self.window.oldest, Scan(0, -1))
+    def head_is_absent(self, head: int) -> None:
+        """Let this tuple leave without a read: its key is known to be absent."""
+        self.absent.leave_head(head)
+        self._start(head, Scan(0, -1))
 
     def _start(self, head: int, scan: Scan) -> None:
         """From here on the policy is busy. A read that failed has not come this far."""
@@ -209,7 +226,7 @@ class Hybrid(WindowPolicy):
             codes = np.array(self._cut_codes, np.int64)
             self._cut_codes = []
             self.context.stats.matched += self.window.remove(codes)
-        if self.window.count and self.window.oldest == self._head:
+        if self.window.state[self._head] == states.WAITING:
             self.absent.leave_head(self._head)  # its page was probed, and it did not match
         else:
             self.partition_over()

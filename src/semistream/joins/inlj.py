@@ -40,6 +40,8 @@ from semistream.joins.base import Join
 from semistream.keys import Mask
 from semistream.master.pages import PageSource
 
+_NO_ROWS = np.zeros(0, np.int64)
+
 
 @dataclass(frozen=True, kw_only=True)
 class IndexNestedLoopJoin(Join):
@@ -180,7 +182,7 @@ class Inlj(Policy):
             return len(misses)
         low, high = self._locate(part, misses)
         first = int(misses[0])
-        several = np.flatnonzero(low != high)
+        several = _NO_ROWS if low is high else np.flatnonzero(low != high)
         if len(several):
             misses = misses[: several[0]]
             if not len(misses):
@@ -199,13 +201,9 @@ class Inlj(Policy):
 
     def _join(self, pool: BufferPool, part: Slice, tuples: Rows, frames: Any) -> int:
         """Join tuples with their frames' pages, as many as one output batch holds."""
-        low, high = pool.find(frames, part.codes[tuples])
-        counts = high - low
-        served = int(np.searchsorted(np.cumsum(counts), self.output.most_rows, side="right"))
+        served, owner, pages, rows = pool.pair(frames, part.codes, tuples, self.output.most_rows)
         if not served:
             return 0
-        owner = np.repeat(np.arange(served), counts[:served])
-        pages, rows = frames[owner], ranges(low[:served], counts[:served])
         same = self._same_keys(pool, part, tuples[owner], pages, rows)
         if same is not None:
             owner, pages, rows = owner[same], pages[same], rows[same]
@@ -246,10 +244,11 @@ class Inlj(Policy):
 
     def _leave(self, part: Slice, tuples: Rows, matched: Any) -> None:
         """Count these tuples as served; emit semi-join matches and unmatched tuples."""
-        found, stats = int(matched.sum()), self.context.stats
+        found, stats = int(np.count_nonzero(matched)), self.context.stats
         if self.context.binding.how == "left_semi" and found:
             self.output.emit(part.batch.take(pa.array(tuples[matched])).columns, [])
-        self.output.emit_unmatched_rows(part.batch, tuples[~matched])
+        if found < len(tuples):
+            self.output.emit_unmatched_rows(part.batch, tuples[~matched])
         stats.matched += found
         stats.unmatched += len(tuples) - found
 

@@ -183,8 +183,9 @@ class XHybrid(Extension):
 
     def _begin_swappable(self) -> None:
         """Lines 15 and 16."""
-        if self.inner.pages_of(self.inner.window.oldest)[0] in self._pinned_numbers:
-            self.inner.oldest_is_absent()
+        head = self.inner.next_head()
+        if self.inner.pages_of(head)[0] in self._pinned_numbers:
+            self.inner.head_is_absent(head)
         else:
-            self.inner.read_for_oldest()
+            self.inner.read_for(head)
         self._swappable_next = False

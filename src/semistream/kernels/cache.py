@@ -3,7 +3,9 @@
 Three things differ from Numba's own cache, which this one extends:
 
 - **Loading is cheap.** Numba first imports and registers the implementations of everything that it
-  can compile, even if it only loads. Machine code needs no more than Numba's runtime.
+  can compile, even if it only loads, and reads a kernel's bitcode beside its machine code. Machine
+  code needs no more than Numba's runtime: bitcode is parsed when another kernel is compiled that
+  calls this one, and modules whose functions were inlined are not imported.
 - **One process compiles.** A process that does not find a kernel takes the kernel's file lock, and
   looks again: the others wait for the one that compiles it. The operating system drops the lock of
   a process that dies. This also keeps two processes from numbering their files alike, after which
@@ -15,12 +17,22 @@ Three things differ from Numba's own cache, which this one extends:
 
 import contextlib
 import fcntl
+import io
 import os
 import pickle
+import sys
 import time
+from functools import cache as cached
 
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, _CacheLocator
+from llvmlite import binding
+from numba.core.caching import (
+    CompileResultCacheImpl,
+    FunctionCache,
+    IndexDataCacheFile,
+    _CacheLocator,
+)
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.environment import Environment, lookup_environment
 from numba.core.runtime import rtsys
 
 from semistream.kernels.cache_folder import FOLDER, SOURCES
@@ -51,6 +63,56 @@ class _Locator(_CacheLocator):
 class _Results(CompileResultCacheImpl):
     _locator_classes = [_Locator]  # noqa: RUF012
 
+    def rebuild(self, target_context, payload):
+        (name, kind, code), fndesc, *rest = payload
+        if kind != "object":
+            return super().rebuild(target_context, payload)
+        machine_code, bitcode = code
+        engine = target_context.codegen()._engine
+        engine._defined_symbols.add(fndesc.llvm_cpython_wrapper_name)  # known from the bitcode
+        light = (name, kind, (machine_code, _no_bitcode()))
+        result = super().rebuild(target_context, (light, fndesc, *rest))
+        library = result.library
+
+        @cached
+        def module_for_linking():
+            library._shared_module = binding.parse_bitcode(bitcode)
+            engine._load_defined_symbols(library._shared_module)
+            return library._shared_module
+
+        library._get_module_for_linking = module_for_linking
+        return result
+
+
+@cached
+def _no_bitcode():
+    return binding.parse_assembly("").as_bitcode()
+
+
+class _File(IndexDataCacheFile):
+    def _load_data(self, name):
+        with open(self._data_path(name), "rb") as file:
+            return _Unpickler(io.BytesIO(file.read())).load()
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module, name):
+        if (module, name) == ("numba.core.environment", "_rebuild_env"):
+            return _rebuild_environment
+        return super().find_class(module, name)
+
+
+def _rebuild_environment(module, constants, name):
+    """As Numba's, which imports the module; only object mode, which kernels do not use, reads a
+    module's globals from the environment."""
+    found = lookup_environment(name)
+    if found is None:
+        found = Environment(vars(sys.modules[module]) if module in sys.modules else {})
+        found.consts[:] = constants
+        found.env_name = name
+        Environment._memo[name] = found
+    return found
+
 
 class KernelCache(FunctionCache):
     """The compiled signatures of one kernel."""
@@ -59,6 +121,9 @@ class KernelCache(FunctionCache):
 
     def __init__(self, py_func):
         super().__init__(py_func)
+        self._cache_file = _File(
+            self._cache_path, self._impl.filename_base, self._impl.locator.get_source_stamp()
+        )
         self._lock_path = os.path.join(self._cache_path, f"{self._impl.filename_base}.lock")
         self._lock = None
 

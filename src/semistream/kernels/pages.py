@@ -151,22 +151,45 @@ def _append_lists(starts, sizes, large, places, rows, at, target, end):
     return end
 
 
+@compiled(inline=True)
+def _rows_of(code, address, size):
+    """(first row, end) of a code among the sorted codes at an address."""
+    begin, end = 0, size
+    while begin < end:
+        middle = (begin + end) >> 1
+        if load_int64(address + middle * 8) < code:
+            begin = middle + 1
+        else:
+            end = middle
+    while end < size and load_int64(address + end * 8) == code:
+        end += 1
+    return begin, end
+
+
 @compiled
 def find(addresses, sizes, pages, codes, low, high):
     """Find the rows ``low[i] .. high[i] - 1`` of each code in its page, whose codes are sorted."""
     for i in range(len(codes)):
-        address, code = addresses[pages[i]], codes[i]
-        begin, end = 0, sizes[pages[i]]
-        while begin < end:
-            middle = (begin + end) >> 1
-            if load_int64(address + middle * 8) < code:
-                begin = middle + 1
-            else:
-                end = middle
-        low[i] = begin
-        while begin < sizes[pages[i]] and load_int64(address + begin * 8) == code:
-            begin += 1
-        high[i] = begin
+        low[i], high[i] = _rows_of(codes[i], addresses[pages[i]], sizes[pages[i]])
+
+
+@compiled
+def pair(addresses, sizes, pages, codes, tuples, owners, places, rows):
+    """Pair each tuple ``tuples[i]`` with the rows of its code in page ``pages[i]``.
+
+    Writes for every pair the number i of its tuple, the page and the row, as long as all pairs of
+    a tuple fit. Returns (tuples served, pairs).
+    """
+    found = 0
+    for i in range(len(pages)):
+        page = pages[i]
+        begin, end = _rows_of(codes[tuples[i]], addresses[page], sizes[page])
+        if found + end - begin > len(rows):
+            return i, found
+        for row in range(begin, end):
+            owners[found], places[found], rows[found] = i, page, row
+            found += 1
+    return len(pages), found
 
 
 @compiled

@@ -68,7 +68,7 @@ def take_fixed(targets, bitmaps, forms, places, numbers, slots, records, size, m
     """Copy the records of ``slots`` to columns at the addresses ``targets``.
 
     Validity goes to ``bitmaps`` (0, or no bitmaps at all: not wanted), from bit ``numbers[c]`` of
-    the bytes at ``mask``. ``nulls[c]`` becomes True if column ``c`` has a null.
+    the bytes at ``mask``. ``nulls[c]`` becomes 1 if column ``c`` has a null.
     """
     for i in range(len(slots)):
         if i + _AHEAD < len(slots):
@@ -89,7 +89,7 @@ def take_fixed(targets, bitmaps, forms, places, numbers, slots, records, size, m
                 bit = load_bit((record + mask) * 8 + numbers[c])
                 store_bit(bitmaps[c], i, bit)
                 if bit == 0:
-                    nulls[c] = True
+                    nulls[c] = 1
 
 
 @compiled

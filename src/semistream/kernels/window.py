@@ -214,6 +214,15 @@ def enqueue(slots, older, newer):
         older[sentinel] = slot
 
 
+@compiled
+def oldest(newer, slots):
+    """The first ``len(slots)`` tuples of the queue, oldest first."""
+    slot = newer[len(newer) - 1]
+    for i in range(len(slots)):
+        slots[i] = slot
+        slot = newer[slot]
+
+
 @compiled(inline=True)
 def _count_up_to(sorted_codes, code):
     """How many of these codes are at most ``code``."""

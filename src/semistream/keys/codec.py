@@ -18,15 +18,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semistream.errors import SchemaError
 from semistream.keys.packing import Packing
-from semistream.keys.values import Codes, Mask, bytes_of, int64_of, ordered_bytes, words_of
+from semistream.keys.values import (
+    Codes,
+    Mask,
+    bytes_of,
+    int64_of,
+    int64_view,
+    ordered_bytes,
+    words_of,
+)
 from semistream.keys.widen import canonical_type, is_bytes, widen, widens
 
 _INT64_DIGITS = 18
@@ -53,7 +61,7 @@ class KeyCodec:
         exact = packing is not None or (len(types) == 1 and _fits_int64(types[0]))
         return cls(tuple(types), exact, packing)
 
-    @property
+    @cached_property
     def native(self) -> bool:
         """Whether the key is one column whose buffer already is the array of codes."""
         if not self.exact or len(self.types) != 1:
@@ -87,12 +95,15 @@ class KeyCodec:
 
     def codes(self, columns: Sequence[pa.Array]) -> tuple[Codes, Mask | None]:
         """One code per row, and a mask of the rows with a non-null key (None: all rows)."""
-        columns = self.adopt(columns)
+        if not self.native or columns[0].type != self.types[0]:
+            columns = self.adopt(columns)
         valid: Mask | None = None
         for column in columns:
             if column.null_count:
                 present = column.is_valid().to_numpy(zero_copy_only=False)
                 valid = present if valid is None else valid & present
+        if self.native:
+            return int64_view(columns[0]), valid
         if self.exact:
             return self._exact_codes(columns), valid
         return hash_columns(columns).view(np.int64), valid
@@ -120,6 +131,8 @@ class KeyCodec:
 
     def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Mask:
         """Row by row, whether the keys (not only their codes) are equal."""
+        import pyarrow.compute as pc  # 25 ms, which most runs never need
+
         equal: Mask | None = None
         for a, b in zip(self.adopt(left), self.adopt(right), strict=True):
             column = pc.fill_null(pc.equal(a, b), False).to_numpy(zero_copy_only=False)

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semistream.keys.values import SIGN, Codes, int64_of
 
@@ -54,6 +53,8 @@ class PackedColumn:
         """Values out of range, which cannot match, become null."""
         if not pa.types.is_int64(column.type):
             return column
+        import pyarrow.compute as pc
+
         fits = pc.and_(pc.greater_equal(column, -self.offset), pc.less_equal(column, self.highest))
         return pc.if_else(fits, column, pa.scalar(None, column.type))
 

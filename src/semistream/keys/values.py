@@ -6,7 +6,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semistream.keys.widen import is_bytes
 
@@ -42,6 +41,8 @@ def words_of(column: pa.Array) -> list[np.ndarray[Any, np.dtype[np.uint64]]]:
         return [int64_of(column).view(np.uint64)]
     words = column.type.bit_width // 64
     if column.null_count:  # the value under a null is arbitrary but must be readable
+        import pyarrow.compute as pc
+
         column = pc.fill_null(column, pa.scalar(0).cast(column.type))
     raw = np.frombuffer(column.buffers()[1], dtype=np.uint64)
     start = column.offset * words

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Context, Decimal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from semistream.errors import SchemaError
 
@@ -81,6 +80,8 @@ def widen(column: pa.Array, master: pa.DataType) -> pa.Array:
     target = canonical_type(master)
     if kind == target and not types.is_decimal(target):
         return column
+    import pyarrow.compute as pc
+
     if types.is_decimal(target):
         return _widen_decimal(column, master, target)
     if types.is_uint64(target):
@@ -105,6 +106,8 @@ def widen(column: pa.Array, master: pa.DataType) -> pa.Array:
 def _widen_decimal(column: pa.Array, master: pa.DataType, target: pa.DataType) -> pa.Array:
     if column.type == master:
         return column.cast(target)
+    import pyarrow.compute as pc
+
     if pa.types.is_integer(column.type):
         column = column.cast(pa.decimal128(20, 0))
     roomy = pa.decimal256(76, target.scale)
@@ -122,4 +125,6 @@ def _widen_decimal(column: pa.Array, master: pa.DataType, target: pa.DataType) -
 
 
 def _keep(column: pa.Array, mask: pa.Array) -> pa.Array:
+    import pyarrow.compute as pc
+
     return pc.if_else(mask, column, pa.scalar(None, column.type))

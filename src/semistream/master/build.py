@@ -41,6 +41,9 @@ def build(
     key = _key_names(key)
     page_size = parse_size(page_bytes, "page_bytes")
     sort_bytes = parse_size(memory, "memory")
+    from semistream.master.sync.begin import start_following  # which needs this module
+
+    data, follow = start_following(data, key)
     source = open_source(data)
     schema = storage_schema(source.schema, key)
     stored = schema
@@ -82,6 +85,7 @@ def build(
             rows_without_key=rows_without_key,
             segments=(segment,),
             history=history,
+            sync=follow(segment.rows),
         )
         publish(store, workspace, manifest, segment.files)
     return manifest.version

@@ -11,7 +11,7 @@ version that it is called on; if that is no longer the newest, it raises and lea
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,15 +21,15 @@ from semistream.errors import MasterTableError
 from semistream.keys import Codes
 from semistream.master import manifest as manifests
 from semistream.master.build import publish, sort_by_code
-from semistream.master.change import Change
+from semistream.master.change import DELETED, Change
 from semistream.master.changed import ChangedCodes, contains, united
 from semistream.master.codes import KeyCodes
 from semistream.master.compact_hint import suggest_compact
 from semistream.master.key_values import key_table
-from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo
+from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo, SyncInfo
 from semistream.master.merge import merge_by_code
 from semistream.master.segment import SegmentWriter
-from semistream.master.source import open_source
+from semistream.master.source import Source, open_source
 from semistream.master.storage_types import storage_schema, to_storage
 from semistream.master.workspace import Workspace
 from semistream.memory import parse_size
@@ -56,6 +56,35 @@ def delete(table: MasterTable, keys: Any) -> int:
     )
 
 
+def sync_schema(table: MasterTable) -> pa.Schema:
+    """The rows of :func:`publish_sync`: the table's columns, and whether the key is deleted."""
+    return pa.schema(
+        [*(field.with_nullable(True) for field in table.schema), (DELETED, pa.bool_())]
+    )
+
+
+def publish_sync(
+    table: MasterTable, rows: Iterator[pa.RecordBatch], memory: int, info: Callable[[], SyncInfo]
+) -> int:
+    """Publish upserts, deletes and the position that they lead to as one version.
+
+    ``rows`` have :func:`sync_schema`, one per key; ``info`` is called after the last of them.
+    """
+    schema = sync_schema(table)
+    source = Source(schema, None, lambda _: rows)
+    return _publish_delta(table, source, schema, "sync", memory, "refuse", info)
+
+
+def publish_position(table: MasterTable, info: SyncInfo) -> int:
+    """Publish a version with the same rows and a new position."""
+    _must_be_newest(table)
+    manifest = table.manifest
+    child = _child(manifest, "sync", manifest.segments, manifest.num_rows, 0, None, info)
+    with Workspace(table.store) as workspace:
+        publish(table.store, workspace, child, ())
+    return child.version
+
+
 def compact(table: MasterTable) -> int:
     """Publish a version with all rows in one segment. Returns its number."""
     manifest = table.manifest
@@ -75,7 +104,7 @@ def compact(table: MasterTable) -> int:
                 f"version {table.version} of {table.path} should have {table.num_rows} rows but "
                 f"has {writer.info.rows}; run `semistream master verify {table.path}`"
             )
-        child = _child(manifest, "compact", segments, manifest.num_rows, 0, None)
+        child = _child(manifest, "compact", segments, manifest.num_rows, 0, None, manifest.sync)
         publish(table.store, workspace, child, writer.info.files)
     return child.version
 
@@ -101,8 +130,9 @@ def changed_codes(table: MasterTable, since: int) -> Iterator[Codes] | None:
 
 
 def _publish_delta(
-    table: MasterTable, source: Any, schema: pa.Schema, kind: str, memory: int, duplicates: str
-) -> int:
+    table: MasterTable, source: Any, schema: pa.Schema, kind: str, memory: int, duplicates: str,
+    info: Callable[[], SyncInfo | None] = lambda: None,
+) -> int:  # fmt: skip
     _must_be_newest(table)
     store, manifest = table.store, table.manifest
     with Workspace(store) as workspace:
@@ -122,9 +152,10 @@ def _publish_delta(
                 manifest,
                 kind,
                 (*kept, delta),
-                manifest.num_rows - change.replaced + (sort.rows if kind == "upsert" else 0),
+                manifest.num_rows - change.replaced + change.added,
                 without_key if kind == "upsert" else 0,
                 own,
+                info() or manifest.sync,
             )
         except BaseException:
             for file in written:
@@ -209,6 +240,7 @@ def _child(
     num_rows: int,
     without_key: int,
     changed: ChangedInfo | None,
+    sync: SyncInfo | None,
 ) -> Manifest:
     return dataclasses.replace(
         parent,
@@ -220,6 +252,7 @@ def _child(
         rows_without_key=parent.rows_without_key + without_key,
         segments=tuple(segments),
         changed=changed,
+        sync=sync,
     )
 
 

@@ -1,13 +1,14 @@
 """The page index: the position of every page, and the pages that can contain a key.
 
-On disk each segment has an Arrow file with one row per page. In memory the table keeps one
-:class:`PageIndex` over its logical pages, which is all that a join uses.
+On disk each segment has an Arrow file with one row per page. In memory an open table keeps the
+places of its pages, and one :class:`PageIndex` over them, which is all that a join uses: 22 bytes
+a page. The rest is read again when a page is checked (``master/page_claims.py``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,17 +42,33 @@ class SegmentPages:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory."""
-        return sum(getattr(self, field).nbytes for field in _COLUMNS.values())
+    def places(self) -> PagePlaces:
+        """What an open table keeps of it; there may be many pages."""
+        fit = int(self.lengths.max(initial=0)) < 2**31
+        continues = np.zeros(len(self), np.bool_)
+        continues[:-1] = self.last_codes[:-1] == self.first_codes[1:]
+        return PagePlaces(
+            self.offsets.copy(),
+            self.lengths.astype(np.int32) if fit else self.lengths.copy(),
+            self.first_codes.copy(),
+            continues,
+            int(self.last_codes[-1]) if len(self) else 0,
+            int(self.rows.sum()),
+            int(self.max_row_bytes.max(initial=0)),
+        )
 
-    def compact(self) -> SegmentPages:
-        """The same with sizes and counts of 32 bits, if all fit: there may be many pages."""
-        columns = {name: getattr(self, name) for name in ("lengths", "rows", "max_row_bytes")}
-        if max(int(column.max(initial=0)) for column in columns.values()) >= 2**31:
-            return self
-        return replace(self, **{k: column.astype(np.int32) for k, column in columns.items()})
+    @staticmethod
+    def claim_places(data: bytes) -> list[int]:
+        """Where the columns of rows, checksums and last codes begin in the file."""
+        whole = pa.py_buffer(data)
+        batch = pa.ipc.open_file(whole).get_batch(0)
+        if not len(batch):
+            return [0, 0, 0]
+        columns = (batch.column(name).buffers()[1] for name in ("rows", "checksum", "last_code"))
+        places = [column.address - whole.address for column in columns]
+        if not all(0 <= place <= len(data) - 8 * len(batch) for place in places):
+            raise pa.ArrowInvalid("its columns are compressed")
+        return places
 
     def to_bytes(self) -> bytes:
         batch = pa.record_batch(
@@ -94,6 +111,30 @@ _COLUMNS = {
     "first_code": "first_codes",
     "last_code": "last_codes",
 }
+
+
+@dataclass(frozen=True)
+class PagePlaces:
+    """The position, size and first code of every page: what finding and reading a page needs.
+
+    ``continues[j]`` is true if the last code of page ``j`` is the first of page ``j + 1``.
+    """
+
+    offsets: Positions
+    lengths: Positions
+    first_codes: Codes
+    continues: np.ndarray[Any, np.dtype[np.bool_]]
+    last_code: int
+    rows: int
+    max_row_bytes: int
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @property
+    def nbytes(self) -> int:
+        arrays = (self.offsets, self.lengths, self.first_codes, self.continues)
+        return sum(array.nbytes for array in arrays)
 
 
 @dataclass(frozen=True)
@@ -142,12 +183,18 @@ class PageIndex:
         self.firsts = firsts
         self.continues = continues
         self.by_code = by_code
+        self.has_spanning_keys = bool(continues.any())  # over several pages
         self.boundaries = list(boundaries)
         self.base_pages = self.boundaries[0] if self.boundaries else len(firsts)
         changed = changed or ChangedPages.none()
         self.changed, self.changed_low, self.changed_high = changed.codes, changed.low, changed.high
         self.deleted = self.changed[self.changed_low > self.changed_high]
         self._beside = beside + changed.nbytes + self.deleted.nbytes
+
+    @property
+    def has_deleted(self) -> bool:
+        """Whether codes are known that have no row any more."""
+        return len(self.deleted) > 0
 
     @property
     def has_changes(self) -> bool:
@@ -170,7 +217,8 @@ class PageIndex:
         if not self.by_code:
             raise InternalError("this page index is not in the order of codes")
         base = self.base_pages
-        low, high = page_ranges(self.firsts[:base], self.continues[:base], codes)
+        continues = self.continues[:base] if self.has_spanning_keys else None
+        low, high = page_ranges(self.firsts[:base], continues, codes)
         if self.has_changes:
             at = np.minimum(np.searchsorted(self.changed, codes), len(self.changed) - 1)
             is_changed = self.changed[at] == codes
@@ -212,13 +260,16 @@ class PageIndex:
 
 
 def page_ranges(firsts: Keys, continues: Any, keys: Keys) -> tuple[Positions, Positions]:
-    """For each key the first and last page that can contain it, of pages in key order."""
-    high = np.searchsorted(firsts, keys, side="right").astype(np.int64) - 1
+    """For each key the first and last page that can contain it, of pages in key order.
+
+    Both are the same array if no key continues in another page (``continues`` may be None).
+    """
+    high = firsts.searchsorted(keys, side="right").astype(np.int64, copy=False) - 1
     if len(firsts) == 0:
         return np.zeros(len(keys), dtype=np.int64), high
     np.maximum(high, 0, out=high)
-    if not continues.any():
-        return high.copy(), high
+    if continues is None or not continues.any():
+        return high, high
     low = np.searchsorted(firsts, keys, side="left").astype(np.int64)
     starts_page = low <= high
     before = np.maximum(low - 1, 0)

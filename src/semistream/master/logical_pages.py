@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from semistream.keys import Codes, KeyCodec, Mask
 from semistream.master.changed import ChangedCodes
-from semistream.master.index import ChangedPages, PageIndex, SegmentPages, page_ranges
+from semistream.master.index import ChangedPages, PageIndex, PagePlaces, page_ranges
 from semistream.master.manifest import Manifest
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
 from semistream.master.stitch import check_base_order, stitched
@@ -50,7 +50,7 @@ class LogicalPages:
         return len(self.segment.pages)
 
     @property
-    def pages(self) -> SegmentPages:
+    def pages(self) -> PagePlaces:
         return self.segment.pages
 
     def pages_of(self, delta: int) -> tuple[int, int]:
@@ -73,7 +73,7 @@ class LogicalPages:
     @property
     def row_bytes(self) -> float:
         """Bytes of an average row on disk, framing included."""
-        rows = int(self.pages.rows.sum())
+        rows = self.pages.rows
         return int(self.pages.lengths.sum()) / rows if rows else 0.0
 
     def streams(self) -> list[Iterator[pa.RecordBatch]]:
@@ -97,16 +97,14 @@ class LogicalPages:
 def _index(
     codec: KeyCodec, segment: OpenSegment, bounds: list[int], changed: list[ChangedCodes]
 ) -> PageIndex:
-    firsts, lasts = segment.pages.first_codes, segment.pages.last_codes
-    continues = np.zeros(len(firsts), np.bool_)
-    continues[:-1] = lasts[:-1] == firsts[1:]
+    firsts, continues = segment.pages.first_codes, segment.pages.continues
     inner = [bound for bound in bounds[1:-1] if 0 < bound < len(firsts)]
     continues[[bound - 1 for bound in inner]] = False  # the next page is of another segment
     return PageIndex(
         codec,
         firsts,
         continues,
-        segment.nbytes - firsts.nbytes,  # they are the index's own
+        segment.nbytes - firsts.nbytes - continues.nbytes,  # they are the index's own
         boundaries=bounds[1:-1],
         changed=_changed_pages(firsts, continues, bounds, changed),
     )

@@ -22,9 +22,23 @@ def lookup(table: MasterTable, keys: Any, columns: Sequence[str] | None) -> pa.T
     wanted = [column.combine_chunks() for column in key_table(table, keys).columns]
     positions = np.flatnonzero(_without_nulls(wanted))
     wanted = _take(wanted, positions)
+    parts, order = [_empty(table, names)], [positions[:0]]
+    for batch, rows, asking in matching_rows(table, wanted):
+        parts.append(batch.select(names).take(pa.array(rows)))  # copies: the page is overwritten
+        order.append(positions[asking])
+    found_rows = pa.Table.from_batches(parts)
+    return found_rows.take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
+
+
+def matching_rows(
+    table: MasterTable, wanted: list[pa.Array]
+) -> Iterator[tuple[pa.RecordBatch, Any, Any]]:
+    """Pages that have rows of these keys, which are not null: (page, its rows, whose rows).
+
+    A page is valid until the next one is read.
+    """
     codes, _ = table.codec.codes(wanted)
     reader = table.reader()
-    parts, order = [_empty(table, names)], [positions[:0]]
     for page, asking in _by_page(table, codes):
         (batch,) = reader.read(page)
         rows, found = _matches(table, batch, codes[asking])
@@ -33,10 +47,7 @@ def lookup(table: MasterTable, keys: Any, columns: Sequence[str] | None) -> pa.T
             here = _take([batch.column(name) for name in table.key], rows)
             same = table.codec.same(_take(wanted, asking), here)
             rows, asking = rows[same], asking[same]
-        parts.append(batch.select(names).take(pa.array(rows)))  # copies: the page is overwritten
-        order.append(positions[asking])
-    found_rows = pa.Table.from_batches(parts)
-    return found_rows.take(pa.array(np.argsort(np.concatenate(order), kind="stable")))
+        yield batch, rows, asking
 
 
 def read(table: MasterTable, columns: Sequence[str] | None, limit: int | None) -> pa.Table:

@@ -83,8 +83,29 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True)
+class SyncInfo:
+    """What a table follows, and how far: published with the rows that were read up to there.
+
+    ``position`` belongs to the source: a version, offsets, a list of files. ``as_of``: when
+    reading began, ISO 8601. ``source`` identifies it and contains no secrets.
+    """
+
+    source: str
+    position: dict[str, Any]
+    as_of: str
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    rows_read: int = 0
+
+    @property
+    def changes(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """``kind`` is how this version changed its parent: build, upsert, delete or compact.
+    """``kind`` is how this version changed its parent: build, upsert, delete, sync or compact.
 
     ``changed`` lists the codes that an upsert or delete has touched, itself. ``history``: rows of a
     key are valid one after the other.
@@ -103,6 +124,7 @@ class Manifest:
     segments: tuple[SegmentInfo, ...]
     changed: ChangedInfo | None = None
     history: History | None = None
+    sync: SyncInfo | None = None
 
     @property
     def rows_schema(self) -> pa.Schema:
@@ -160,6 +182,8 @@ class Manifest:
         }
         if self.history is not None:
             body["history"] = asdict(self.history)
+        if self.sync is not None:  # a release that does not know it ignores it
+            body["sync"] = asdict(self.sync)
         body["checksum"] = _checksum(body)
         return json.dumps(body, indent=1).encode()
 
@@ -250,6 +274,7 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
             segments=segments,
             changed=_changed(body["changed"]),
             history=_history(body.get("history")),
+            sync=_sync(body.get("sync")),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
         raise MasterTableError(_damaged(path, repr(error))) from error
@@ -274,6 +299,10 @@ def _changed(item: dict[str, Any] | None) -> ChangedInfo | None:
 
 def _history(item: dict[str, Any] | None) -> History | None:
     return None if item is None else History(**_known(History, item))
+
+
+def _sync(item: dict[str, Any] | None) -> SyncInfo | None:
+    return None if item is None else SyncInfo(**_known(SyncInfo, item))
 
 
 def _checksum(body: dict[str, Any]) -> str:

@@ -22,8 +22,14 @@ class PageBuffer:
     def __init__(self, nbytes: int, within: tuple[mmap.mmap, int] | None = None) -> None:
         self.nbytes = aligned(nbytes)
         memory, at = within or _mapped(self.nbytes)
+        self._memory, self._at = memory, at
         self.view = memoryview(memory)[at : at + self.nbytes]
         self.arrow = pa.py_buffer(memory).slice(at, self.nbytes)
+
+    def release(self, nbytes: int) -> None:
+        """Give the first ``nbytes`` back to the system; the next read allocates them again."""
+        if nbytes and hasattr(mmap, "MADV_DONTNEED"):
+            self._memory.madvise(mmap.MADV_DONTNEED, self._at, aligned(nbytes))
 
     @classmethod
     def side_by_side(cls, nbytes: int, count: int) -> list[PageBuffer]:
@@ -40,11 +46,14 @@ def aligned(nbytes: int) -> int:
 
 def _mapped(nbytes: int) -> tuple[mmap.mmap, int]:
     """Anonymous memory, and the offset of a range in it that can use huge pages."""
-    if not hasattr(mmap, "MADV_HUGEPAGE") or nbytes < _HUGE:
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
         return mmap.mmap(-1, nbytes), 0
-    # Private: shared memory gets huge pages only if the administrator enables them. Memory
-    # before ``at`` is never touched, so it is never allocated.
-    memory = mmap.mmap(-1, nbytes + _HUGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    # Private: shared memory gets huge pages only if the administrator enables them, and is not
+    # freed when it is released. Memory before ``at`` is never touched, so it is never allocated.
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+    if nbytes < _HUGE:
+        return mmap.mmap(-1, nbytes, flags=private), 0
+    memory = mmap.mmap(-1, nbytes + _HUGE, flags=private)
     at = -pa.py_buffer(memory).address % _HUGE
     with suppress(OSError):  # a kernel without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE, at, nbytes - nbytes % _HUGE)

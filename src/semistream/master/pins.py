@@ -58,8 +58,7 @@ def pin(
     if found is not None:
         return found
     with _held(store, version) as chosen:
-        scratch = f"{FOLDER}/{_SCRATCH}{uuid.uuid4().hex}"
-        if store.publish(name, _content(chosen), scratch):
+        if _publish(store, name, query, batch, _content(chosen)):
             _remove_older(store, query, batch - keep)
             return chosen
     found = _read(store, name)
@@ -69,6 +68,19 @@ def pin(
             "another program deletes files of this table, and run the batch again"
         )
     return found
+
+
+def _publish(store: LocalStore, name: str, query: str, batch: int, content: bytes) -> bool:
+    """Whether this process was the first. When it returns, the pin survives a power failure.
+
+    Most batches read the version of the batch before them, whose pin is on disk: a second name for
+    it needs one sync, of the folder; a new file needs a second one, of its content.
+    """
+    if batch > 0:
+        before = pin_name(query, batch - 1)
+        if store.find(before) == content and store.publish_link(name, before):
+            return True
+    return store.publish(name, content, f"{FOLDER}/{_SCRATCH}{uuid.uuid4().hex}")
 
 
 def pin_name(query: str, batch: int) -> str:

@@ -13,10 +13,11 @@ from semistream.master.arrow_page_check import UNREADABLE
 from semistream.master.codes import KeyCodes
 from semistream.master.disk_read import DiskRead
 from semistream.master.extents import Extents
-from semistream.master.index import SegmentPages
+from semistream.master.index import PagePlaces, SegmentPages
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.page_buffer import PageBuffer, aligned
 from semistream.master.page_check import PageCheck, index_problem
+from semistream.master.page_claims import PageClaims, StoredClaims
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
 _SPARSE = 2  # a range is mapped as a whole if at least half of its bytes are needed
@@ -29,12 +30,15 @@ class OpenSegment:
     segment in several files has ``parts``: the first page and the path of each.
     """
 
-    def __init__(self, file: RangeFile, path: str, codes: KeyCodes, pages: SegmentPages) -> None:
+    def __init__(
+        self, file: RangeFile, path: str, codes: KeyCodes, pages: PagePlaces, claims: PageClaims
+    ) -> None:
         self.file = file
         self.parts = [(0, path)]
         self.codes = codes
         self.schema = codes.schema
         self.pages = pages
+        self.claims = claims
         self.offsets = pages.offsets
         self.checked = np.zeros(len(pages), dtype=np.bool_)
         self.page_check = PageCheck(codes)
@@ -47,6 +51,10 @@ class OpenSegment:
     @property
     def nbytes(self) -> int:
         return self.pages.nbytes + self.checked.nbytes
+
+    def close(self) -> None:
+        self.file.close()
+        self.claims.close()
 
     def ends(self, pages: Any) -> Any:
         """Where these pages end in the file."""
@@ -67,6 +75,7 @@ def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> Op
     try:
         pages = SegmentPages.from_bytes(data, info.index_checksum, name)
         problem = index_problem(pages, info.bytes)
+        places = SegmentPages.claim_places(data)
     except UNREADABLE as error:
         problem = f"it cannot be read ({error})"
     if problem is not None:
@@ -75,7 +84,8 @@ def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> Op
             "restore the file from a copy or build the table again"
         )
     path = str(store.path(info.file))
-    return OpenSegment(store.open(info.file), path, manifest.key_codes(), pages.compact())
+    claims = StoredClaims(store.open(info.index_file), places)
+    return OpenSegment(store.open(info.file), path, manifest.key_codes(), pages.places(), claims)
 
 
 def parse(segment: OpenSegment, pages: Any, memory: Any, starts: Any) -> list[pa.RecordBatch]:
@@ -113,18 +123,20 @@ def check(segment: OpenSegment, numbers: Any, memory: Any, starts: Any) -> None:
     Page ``numbers[i]`` begins at ``starts[i]`` of ``memory``. Raises for the first invalid page.
     """
     pages, view = segment.pages, memoryview(memory)
+    claims = segment.claims.of(numbers)
     sizes = pages.lengths[numbers].astype(np.int64)
     ranges = zip(starts.tolist(), (starts + sizes).tolist(), strict=True)
     hashes = [xxhash.xxh3_64_intdigest(view[begin:end]) for begin, end in ranges]
-    intact = np.array(hashes, np.uint64) == pages.checksums[numbers]
+    intact = np.array(hashes, np.uint64) == claims.checksums
     damaged = "is damaged: its checksum does not match"
     problems = dict.fromkeys(np.flatnonzero(~intact).tolist(), damaged)
     places = np.flatnonzero(intact)
     found = segment.page_check.problems(
         (starts + memory.address)[places],
         sizes[places],
-        pages.rows[numbers[places]].astype(np.int64),
-        *(column[numbers[places]] for column in (pages.first_codes, pages.last_codes)),
+        claims.rows[places],
+        pages.first_codes[numbers[places]],
+        claims.last_codes[places],
     )
     for i, problem in found.items():
         problems[int(places[i])] = f"is not a page of this table: {problem.what}"
@@ -298,16 +310,24 @@ class MappedReader(PlainReader):
     fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
     """
 
+    _copied = 0  # bytes of the buffer that reads of sparse ranges have used
+
     def prefetch(self, read: PlannedRead) -> None:
         """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
 
     def load(self, read: PlannedRead) -> Any:
+        assert self._buffer is not None
         self._arrow = None  # unmap before mapping again
         segment, pages = self._segment, read.pages
         begin, end = int(segment.offsets[pages[0]]), int(segment.ends(pages[-1]))
         dense = end - begin <= min(self.nbytes, _SPARSE * read.extents.needed)
-        mapped = segment.file.map(begin, end - begin) if dense else None
+        mapped = None
+        if dense:
+            self._buffer.release(self._copied)  # the map and the copies are never resident together
+            self._copied = 0
+            mapped = segment.file.map(begin, end - begin)
         if mapped is None:
+            self._copied = max(self._copied, read.extents.nbytes)
             return super().load(read)
         memory, at = mapped
         self._arrow = pa.py_buffer(memory)

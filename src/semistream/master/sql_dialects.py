@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from urllib.parse import unquote
@@ -21,6 +21,7 @@ from semistream.errors import ConfigError, SchemaError
 from semistream.master.sql_redact import redact as redact  # re-exported
 
 Params = Sequence[Any]
+_FETCHED = 16_384  # rows at a time
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,38 @@ class Dialect(ABC):
         arrays = [_array([row[i] for row in rows], field) for i, field in enumerate(fields)]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
+    def stream(
+        self, connection: Any, sql: str, params: Params, fields: Sequence[pa.Field]
+    ) -> Iterator[pa.RecordBatch]:
+        """The same in batches, for results that do not fit in memory."""
+        cursor = self.stream_cursor(connection)
+        try:
+            cursor.execute(sql, tuple(params))
+            while rows := cursor.fetchmany(_FETCHED):
+                arrays = [_array([row[i] for row in rows], field) for i, field in enumerate(fields)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+        finally:
+            cursor.close()
+
+    def stream_cursor(self, connection: Any) -> Any:
+        return connection.cursor()
+
+    def as_integer(self, expression: str) -> str:
+        """A 64-bit integer: the database's own type may be narrower, or have decimals."""
+        return expression
+
+    def as_text(self, column: Column) -> str:
+        """An integer or text as text, for :meth:`md5_number`."""
+        return f"CAST({self.quote(column.name)} AS TEXT)"
+
+    def concatenated(self, texts: Sequence[str], separator: int) -> str:
+        """Texts with a character in between."""
+        return f" || char({separator}) || ".join(texts)
+
+    @abstractmethod
+    def md5_number(self, text: str) -> str:
+        """The first 28 bits of the MD5 of a text's UTF-8 bytes, as an integer."""
+
     def selected(self, column: Column) -> str:
         return self.quote(column.name)
 
@@ -129,7 +162,12 @@ class Sqlite(Dialect):
         if not Path(self.path).is_file():
             raise sqlite3.OperationalError(f"the file {self.path} does not exist")
         address = f"{Path(self.path).absolute().as_uri()}?mode=ro"
-        return sqlite3.connect(address, uri=True, check_same_thread=False, timeout=30)
+        connection = sqlite3.connect(address, uri=True, check_same_thread=False, timeout=30)
+        connection.create_function("semistream_md5", 1, _md5_number, deterministic=True)
+        return connection
+
+    def md5_number(self, text: str) -> str:
+        return f"semistream_md5({text})"
 
     def columns(self, connection: Any, table: Sequence[str]) -> list[Column]:
         pragma = f"PRAGMA {self.quote(table[0])}." if len(table) > 1 else "PRAGMA "
@@ -142,6 +180,12 @@ class Sqlite(Dialect):
 
     def length(self, column: Column) -> str:
         return f"coalesce(length(CAST({self.quote(column.name)} AS BLOB)), 0)"
+
+
+def _md5_number(text: str) -> int:
+    import hashlib
+
+    return int(hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()[:7], 16)
 
 
 def _affinity(declared: str) -> pa.DataType:
@@ -215,6 +259,28 @@ class PostgreSql(Dialect):
             chunks = column.chunks
             arrays.append((chunks[0] if chunks else pa.array([], column.type)).cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def stream(
+        self, connection: Any, sql: str, params: Params, fields: Sequence[pa.Field]
+    ) -> Iterator[pa.RecordBatch]:
+        schema = pa.schema(fields)
+        with connection.cursor() as cursor:
+            cursor.execute(sql, list(params) or None)
+            for batch in cursor.fetch_record_batch():
+                columns = [c.cast(f.type) for c, f in zip(batch.columns, fields, strict=True)]
+                yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def as_integer(self, expression: str) -> str:
+        return f"({expression})::bigint"
+
+    def as_text(self, column: Column) -> str:
+        return f"{self.quote(column.name)}::text"
+
+    def concatenated(self, texts: Sequence[str], separator: int) -> str:
+        return f" || chr({separator}) || ".join(texts)
+
+    def md5_number(self, text: str) -> str:
+        return f"('x' || lpad(substr(md5({text}), 1, 7), 8, '0'))::bit(32)::bigint"
 
     def rows(self, connection: Any, sql: str, params: Params = ()) -> list[tuple[Any, ...]]:
         with connection.cursor() as cursor:

@@ -95,6 +95,23 @@ class MySql(Dialect):
         plain = column.declared in self._KINDS or column.declared == "decimal"
         return name if plain else f"CONVERT({name} USING utf8mb4)"
 
+    def stream_cursor(self, connection: Any) -> Any:
+        from pymysql.cursors import SSCursor
+
+        return connection.cursor(SSCursor)  # the usual one reads all rows into memory
+
+    def as_integer(self, expression: str) -> str:
+        return f"CAST({expression} AS SIGNED)"
+
+    def as_text(self, column: Column) -> str:
+        return f"CONVERT({self.quote(column.name)} USING utf8mb4)"
+
+    def concatenated(self, texts: Sequence[str], separator: int) -> str:
+        return f"CONCAT_WS(CHAR({separator}), {', '.join(texts)})"
+
+    def md5_number(self, text: str) -> str:
+        return f"CAST(CONV(SUBSTR(MD5({text}), 1, 7), 16, 10) AS SIGNED)"
+
     def ordered(self, column: Column) -> str:
         return self._bytes(self.quote(column.name), column)
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import mmap
 from collections.abc import Sequence
-from dataclasses import fields
 from itertools import pairwise
 
 import numpy as np
@@ -19,8 +18,9 @@ import numpy as np
 from semistream.errors import MasterTableError
 from semistream.master.disk_read import DiskRead
 from semistream.master.extents import Extents
-from semistream.master.index import SegmentPages
+from semistream.master.index import PagePlaces
 from semistream.master.manifest import SegmentInfo
+from semistream.master.page_claims import StitchedClaims
 from semistream.master.reader import OpenSegment
 from semistream.master.store import ALIGNMENT, RangeFile
 
@@ -31,22 +31,29 @@ def stitched(parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo]) -> Open
     used = used or [(parts[0], infos[0])]
     for part in parts:
         if all(part is not other for other, _ in used):
-            part.file.close()
+            part.close()
     if len(used) == 1:
         return used[0][0]
     parts, infos = [part for part, _ in used], [info for _, info in used]
     starts = _starts([info.bytes for info in infos])
     pages = [part.pages for part in parts]
     shift = np.repeat(np.array(starts, np.int64), [len(p) for p in pages])
-    columns = {
-        field.name: np.concatenate([getattr(p, field.name) for p in pages])
-        for field in fields(SegmentPages)
-    }
-    columns["offsets"] = columns["offsets"] + shift
-    whole = SegmentPages(**columns)
-    file = StitchedFile([part.file for part in parts], [info.bytes for info in infos], starts)
-    segment = OpenSegment(file, file.name, parts[0].codes, whole)
     firsts = np.cumsum([0, *(len(p) for p in pages)]).tolist()
+    continues = np.concatenate([p.continues for p in pages])
+    for end, (before, after) in zip(firsts[1:], pairwise(pages), strict=False):
+        continues[end - 1] = before.last_code == after.first_codes[0]
+    whole = PagePlaces(
+        np.concatenate([p.offsets for p in pages]) + shift,
+        np.concatenate([p.lengths for p in pages]),
+        np.concatenate([p.first_codes for p in pages]),
+        continues,
+        pages[-1].last_code,
+        sum(p.rows for p in pages),
+        max(p.max_row_bytes for p in pages),
+    )
+    file = StitchedFile([part.file for part in parts], [info.bytes for info in infos], starts)
+    claims = StitchedClaims([part.claims for part in parts], firsts[:-1])
+    segment = OpenSegment(file, file.name, parts[0].codes, whole, claims)
     segment.parts = [(first, p.parts[0][1]) for first, p in zip(firsts, parts, strict=False)]
     return segment
 
@@ -55,7 +62,7 @@ def check_base_order(parts: Sequence[OpenSegment]) -> None:
     """Raise if the segments of a base are not in code order."""
     pages = [part.pages for part in parts if len(part.pages)]
     for before, after in pairwise(pages):
-        if before.last_codes[-1] > after.first_codes[0]:
+        if before.last_code > after.first_codes[0]:
             raise MasterTableError(
                 f"{parts[0].parts[0][1]}: the segments of the base overlap or are out of order; "
                 "build the table again"

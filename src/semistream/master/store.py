@@ -149,8 +149,13 @@ class LocalStore:
         return LocalFile(self.path(name), self.files)
 
     @contextlib.contextmanager
-    def create(self, name: str, parents: bool = True) -> Iterator[BinaryIO]:
-        """Write a new file; it is synced to disk when the block ends."""
+    def create(
+        self, name: str, parents: bool = True, is_scratch: bool = False
+    ) -> Iterator[BinaryIO]:
+        """Write a new file; it is synced to disk when the block ends.
+
+        A scratch file is one whose name need not survive a crash: its folder is not synced.
+        """
         path = self.path(name)
         with writing(path):
             if parents:
@@ -165,8 +170,9 @@ class LocalStore:
             # A full disk fails here again; report the first error.
             with contextlib.suppress(OSError):
                 file.close()
-        with writing(path):
-            self.files.sync_folder(path.parent)
+        if not is_scratch:
+            with writing(path):
+                self.files.sync_folder(path.parent)
 
     def write(self, name: str, data: bytes) -> None:
         """Write a new file without sync; it may be lost in a crash of this machine."""
@@ -188,7 +194,7 @@ class LocalStore:
         with writing(target):
             self.make_folder(target.parent)
         try:
-            with self.create(scratch, parents=False) as file:
+            with self.create(scratch, parents=False, is_scratch=True) as file:
                 file.write(data)
             if not allowed() or not self._link(self.path(scratch), target, data):
                 return False
@@ -198,6 +204,25 @@ class LocalStore:
             raise
         finally:
             self.delete(scratch)
+        self._sync_published(target)
+        return True
+
+    def publish_link(self, name: str, published: str) -> bool:
+        """Publish ``name`` as a second name of a published file, whose content is on disk.
+
+        False if another process was first, ``published`` is gone, or it belongs to another user:
+        the caller then publishes a new file, and has any other error again.
+        """
+        target = self.path(name)
+        try:
+            self.files.touch(self.path(published))  # both names have one age: that of the newest
+            self.files.link(self.path(published), target)
+        except OSError:
+            return False
+        self._sync_published(target)
+        return True
+
+    def _sync_published(self, target: Path) -> None:
         try:
             self.files.sync_folder(target.parent)
         except OSError as error:
@@ -205,7 +230,6 @@ class LocalStore:
                 f"{target} was published, but its folder cannot be synced: "
                 f"{error.strerror or error}; a power failure may lose it. Check the disk"
             ) from error
-        return True
 
     def _link(self, scratch: Path, target: Path, data: bytes) -> bool:
         """Whether ``target`` is ours. An error is no proof: a file server may have created the

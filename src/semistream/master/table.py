@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +16,13 @@ from semistream.master import manifest as manifests
 from semistream.master.codes import KeyCodes
 from semistream.master.index import PageIndex
 from semistream.master.logical_pages import LogicalPages
-from semistream.master.manifest import Manifest
+from semistream.master.manifest import Manifest, SyncInfo
 from semistream.master.merge import merge_by_code
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
 from semistream.master.reader import MappedReader, PlainReader
 from semistream.master.store import LocalStore
+from semistream.memory import PAGE_BYTES
 
 
 class MasterTable:
@@ -51,6 +53,11 @@ class MasterTable:
         self.codes = KeyCodes(manifest.schema, manifest.key)
         self.codec = self.codes.codec
         self.store = LocalStore(path)
+        # Every push looks for a newer version: the names are made once.
+        self._own_manifest, self._next_manifest = (
+            self.store.path(manifests.manifest_name(version))
+            for version in (manifest.version, manifest.version + 1)
+        )
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         self.pages = LogicalPages(self.store, manifest, self.codec)
         self.index: PageIndex = self.pages.index
@@ -63,7 +70,7 @@ class MasterTable:
         key: str | Sequence[str],
         unique: bool = False,
         *,
-        page_bytes: int | str = "32KiB",
+        page_bytes: int | str = PAGE_BYTES,
         memory: int | str = "512MB",
         overwrite: bool = False,
         progress: Progress = None,
@@ -76,7 +83,8 @@ class MasterTable:
         ----------
         data
             A Parquet file or folder or a list of them; an Arrow table, batch, reader or dataset;
-            anything that exports an Arrow stream; an iterable of record batches.
+            anything that exports an Arrow stream; an iterable of record batches; a source that
+            :meth:`sync` then follows.
         path
             The folder to write. It must be empty, new, or a master table.
         key
@@ -209,7 +217,7 @@ class MasterTable:
     @cached_property
     def max_row_bytes(self) -> int:
         """Values and offsets of the largest row."""
-        return int(self.pages.pages.max_row_bytes.max(initial=0))
+        return self.pages.pages.max_row_bytes
 
     @cached_property
     def row_bytes(self) -> float:
@@ -277,12 +285,17 @@ class MasterTable:
 
     def newest_version(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        if self.store.size(manifests.manifest_name(self.version + 1)) is None and (
-            self.store.size(manifests.manifest_name(self.version)) is not None
-        ):
+        if not self._is_file(self._next_manifest) and self._is_file(self._own_manifest):
             return self.version
         versions = manifests.list_versions(self.store)
         return versions[-1] if versions else self.version
+
+    def _is_file(self, path: Path) -> bool:
+        try:
+            self.store.files.stat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
 
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
         """Codes of the keys that were upserted or deleted after version ``since``, up to this one.
@@ -316,6 +329,61 @@ class MasterTable:
 
         return self._at(delete(self, keys))
 
+    def sync(
+        self,
+        source: Any,
+        *,
+        full: bool = False,
+        memory: int | str = "512MB",
+        progress: Progress = None,
+    ) -> MasterTable:
+        """Bring the newest version in step with its source of truth, reading only what changed.
+
+        Publishes at most one version, with the changes and the position that they lead to; after a
+        crash, the next sync continues from the last one published. The table has one row per key.
+
+        Parameters
+        ----------
+        source
+            The path of Parquet files or of a Delta table, or a ``ParquetSource``,
+            ``DeltaSource``, ``SqlSource`` or ``KafkaSource``.
+        full
+            Compare all rows, whatever was read before; also to follow another source.
+        memory
+            Memory for sorting the changes; more are spilled into the folder.
+        progress
+            ``True`` shows a progress bar on a terminal; or a callback ``(stage, rows, total)``.
+        """
+        from semistream.master.sync import sync
+
+        newest = self._newest()
+        return newest._at(sync(newest, source, full, memory, progress))
+
+    def pending(
+        self,
+        source: Any,
+        *,
+        full: bool = False,
+        memory: int | str = "512MB",
+        progress: Progress = None,
+    ) -> SyncInfo:
+        """What :meth:`sync` would change: rows ``inserted``, ``updated``, ``deleted``."""
+        from semistream.master.sync import pending
+
+        return pending(self._newest(), source, full, memory, progress)
+
+    @property
+    def synced(self) -> SyncInfo | None:
+        """The last sync that changed something; None if the table follows no source."""
+        return self.manifest.sync
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the table was last known to be in step with its source."""
+        from semistream.master.sync import age_of
+
+        return age_of(self.store, self.manifest)
+
     def compact(self) -> MasterTable:
         """Merge all deltas into one segment; a no-op without deltas."""
         from semistream.master.changes import compact
@@ -332,6 +400,11 @@ class MasterTable:
         from semistream.master.vacuum import vacuum
 
         return vacuum(self.store, keep)
+
+    def _newest(self) -> MasterTable:
+        if self.newest_version() == self.version:
+            return self
+        return MasterTable.open(self.path, mapped=self.mapped)
 
     def _at(self, version: int) -> MasterTable:
         if version == self.version:

@@ -64,7 +64,7 @@ def _prove(store: LocalStore, version: int) -> None:
     try:
         manifest = manifests.read_manifest(store, version)
         for info in manifest.segments:
-            open_segment(store, manifest, info).file.close()
+            open_segment(store, manifest, info).close()
             if info.changed is not None:
                 ChangedCodes.read(store, info.changed)
             size = store.size(info.file)

@@ -2,12 +2,14 @@
 
 from semistream.pipeline.check import check, claim_checkpoint
 from semistream.pipeline.document import Document, read_document
+from semistream.pipeline.following import Following
 from semistream.pipeline.grants import Grants, grants
 from semistream.pipeline.model import Pipeline, load
 from semistream.pipeline.plan import describe
 
 __all__ = [
     "Document",
+    "Following",
     "Grants",
     "Pipeline",
     "check",

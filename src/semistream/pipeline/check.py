@@ -14,6 +14,7 @@ from semistream.engine.conditions import from_description
 from semistream.errors import ConfigError, SemistreamError
 from semistream.master.files import Files
 from semistream.pipeline.document import Document, Path_
+from semistream.pipeline.following import check_source
 from semistream.pipeline.model import Lookup, Pipeline
 from semistream.sinks import open_sink
 from semistream.sinks.disk import make_folders, writing
@@ -89,6 +90,13 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
                 lambda lookup=lookup, master=master, chosen={field: value}: Binding(  # type: ignore[misc]
                     master, lookup.on, lookup.select, lookup.how, **chosen
                 ),
+            )
+        if lookup.sync is not None:
+            kind = next(n for n in ("parquet", "delta", "sql", "kafka") if getattr(lookup.sync, n))
+            _with_location(
+                document,
+                ("lookups", number, "sync", kind),
+                lambda lookup=lookup, master=master: check_source(lookup.sync, master),  # type: ignore[misc]
             )
         masters.append(master)
     for number, step in enumerate(pipeline.steps):

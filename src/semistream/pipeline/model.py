@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic import field_validator as validates
 from pydantic import model_validator as validates_all
 
+from semistream.durations import parse_duration
 from semistream.engine.conditions import from_description
 from semistream.errors import ConfigError, unknown
 from semistream.joins import ALGORITHMS
@@ -102,6 +103,52 @@ class Sql(Part):
     page_bytes: int | str = "256KiB"
 
 
+class SyncSql(Part):
+    """A table in a database that the master table follows."""
+
+    url: Text
+    table: OneOrMore
+    version: Text | None = None
+    overlap: int | str | None = None
+    find_deletes: Text = "always"
+
+
+class SyncKafka(Part):
+    """A topic of changes that the master table follows."""
+
+    servers: Text
+    topic: Text
+    value: Literal["json", "arrow"] = "json"
+    options: Options = {}
+
+
+class Sync(Part):
+    """The source of truth of a master table; the driver syncs at an interval."""
+
+    parquet: OneOrMore | None = None
+    delta: Text | None = None
+    sql: SyncSql | None = None
+    kafka: SyncKafka | None = None
+    every: Text = "30s"
+
+    @validates("every")
+    @classmethod
+    def _every(cls, every: str) -> str:
+        return _duration(every)
+
+    @validates_all(mode="after")
+    def _one_source(self) -> Sync:
+        given = [self.parquet, self.delta, self.sql, self.kafka]
+        if sum(one is not None for one in given) != 1:
+            raise ValueError("sync needs exactly one of parquet, delta, sql, kafka")
+        return self
+
+
+def _duration(text: str) -> str:
+    parse_duration(text, "duration")
+    return text
+
+
 class Lookup(Part):
     """One master table and how it is joined."""
 
@@ -112,6 +159,9 @@ class Lookup(Part):
     select: dict[Text, Text] | list[Text] | None = None
     where: dict[Text, Any] | list[dict[Text, Any]] | None = None
     as_of: Text | None = None
+    sync: Sync | None = None
+    max_age: Text | None = None
+    too_old: Literal["warn", "raise"] = "warn"
 
     @validates("where")
     @classmethod
@@ -119,8 +169,15 @@ class Lookup(Part):
         from_description(where)  # raises
         return where
 
+    @validates("max_age")
+    @classmethod
+    def _max_age(cls, age: str | None) -> str | None:
+        return None if age is None else _duration(age)
+
     @validates_all(mode="after")
     def _one_place(self) -> Lookup:
+        if self.sql is not None and (self.sync is not None or self.max_age is not None):
+            raise ValueError("sync and max_age are for a master table, not for sql")
         if (self.master is None) == (self.sql is None):
             raise ValueError("give either master (a folder) or sql (a table in a database)")
         return self
@@ -236,7 +293,7 @@ class Pipeline(Part):
     dead_letter: DeadLetter | None = None
     checkpoint: Text
     trigger: Text = "now"
-    memory: int | str = "256MB"
+    memory: int | str = Field("256MB", validate_default=True)
     using: Text = "auto"
     spark: dict[Text, Option] = {}
     packages: list[Text] = []

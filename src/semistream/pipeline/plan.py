@@ -6,6 +6,7 @@ from typing import Any
 
 from semistream.memory import format_size
 from semistream.pipeline.document import Document
+from semistream.pipeline.following import source_of
 from semistream.pipeline.grants import grants
 from semistream.pipeline.model import Pipeline
 
@@ -35,6 +36,10 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
             f"  look-up     {what}: {master.num_rows:,} rows, {format_size(master.nbytes)}, "
             f"version {master.version}; {lookup.how} on {', '.join(on)}"
         )
+        if lookup.sync is not None:
+            lines.append(f"  sync        {source_of(lookup.sync).name}, every {lookup.sync.every}")
+        if lookup.max_age is not None:
+            lines.append(f"  max. age    {lookup.max_age}, then {lookup.too_old}")
     for step in pipeline.steps:
         lines.append(f"  step        {step.kind}: {_shown(getattr(step, step.kind))}")
     target = sink.path or ".".join(p for p in (sink.db_schema, sink.table) if p) or sink.format

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from semistream.errors import ConfigError, SemistreamError
 from semistream.master import manifest as manifests
 from semistream.master.store import LocalStore
+from semistream.master.sync.freshness import age_of
 from semistream.spark.metrics import collect
 from semistream.spark.prometheus import Endpoint, exposition
 
@@ -161,12 +162,22 @@ def _lookup_record(lookup: dict[str, Any]) -> dict[str, Any]:
         "join": lookup["join"],
         "version": lookup["version"],
         "age_seconds": version_age(lookup["master"], lookup["version"]),
+        "data_age_seconds": data_age(lookup["master"], lookup["version"]),
         "counters": counters,
         "hit_rate": counters["front_stage_hits"] / served if served else None,
         "match_rate": counters["matched"] / served if served else None,
         "workers": len(lookup["memory"]),
         "memory": memory,
     }
+
+
+def data_age(path: str, version: int) -> float | None:
+    """Seconds since this version was last known to be in step with the source that it follows."""
+    try:
+        store = LocalStore(path)
+        return age_of(store, manifests.read_manifest(store, version))
+    except (SemistreamError, OSError):
+        return None
 
 
 def version_age(path: str, version: int) -> float | None:

@@ -19,6 +19,7 @@ _PER_LOOKUP = {
     "match_rate": "Share of the last micro-batch's tuples that had a match",
     "version": "Version of the master table that the last micro-batch read",
     "age_seconds": "Seconds since that version was published",
+    "data_age_seconds": "Seconds since that version was last in step with its source",
 }
 
 

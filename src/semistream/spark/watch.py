@@ -36,8 +36,16 @@ class Figures:
         )
 
 
-def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
-    """Watch until the query ends, fails (raises) or Ctrl-C. Returns the rows that it read."""
+def watch(
+    query: Any,
+    metrics: Metrics,
+    show: Callable[[Figures], None],
+    check: Callable[[], object] = lambda: None,
+) -> int:
+    """Watch until the query ends, fails (raises) or Ctrl-C. Returns the rows that it read.
+
+    ``check`` is called all the time; what it raises stops the query.
+    """
     stop = threading.Event()
     watcher = _Watcher(query, metrics, show)
     before = None
@@ -49,6 +57,7 @@ def watch(query: Any, metrics: Metrics, show: Callable[[Figures], None]) -> int:
                 if query.awaitTermination(_POLL):
                     break
             watcher.poll()
+            check()
         if stop.is_set():
             _finish_batch(query)
         watcher.poll_last()

@@ -122,6 +122,9 @@ def _rows(case: Case, tables: Tables, memory: int) -> Iterator[int]:
             run.use(version)
             yield from (rows.num_rows for rows in run.push(batch))
             yield from (rows.num_rows for rows in run.flush())
+        yield from (rows.num_rows for rows in run.push(batch))
+        *_, policy = run.parts
+        policy.release(1)  # as load shedding does
 
 
 def generate_workload() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from semistream.engine.rows.layout import (
     RecordLayout,
+    RowWidths,
     fixed_buffer,
-    longest_row,
+    form_of,
     ranges,
     rows_above,
     text_parts,
@@ -90,15 +91,15 @@ def test_heap_bytes_of_an_average_row() -> None:
 
 def test_values_of_a_sliced_column_are_found() -> None:
     column = pa.array([1, 2, 3, None], pa.int32()).slice(1)
-    owner, address = fixed_buffer(column)
+    owner, address = fixed_buffer(column, 4)
     assert address == owner.address + 4
-    _, address = fixed_buffer(pa.Array.from_buffers(pa.int64(), 0, [None, None]))
+    _, address = fixed_buffer(pa.Array.from_buffers(pa.int64(), 0, [None, None]), 8)
     assert address > 0
 
 
 def test_positions_of_bits() -> None:
     flags = pa.array([True, False, None, True, True]).slice(3)
-    owner, position = fixed_buffer(flags)
+    owner, position = fixed_buffer(flags, form_of(flags.type))
     assert position == owner.address * 8 + 3
     assert validity(flags) == 0
     flags = pa.array([True, False, None, True, True]).slice(1)
@@ -134,8 +135,8 @@ def test_the_longest_row_is_never_underestimated() -> None:
         }
     )
     sizes = [batch.take(pa.array([row])).nbytes for row in range(3)]
-    assert longest_row(batch, 100) >= max(sizes)
-    assert longest_row(batch.slice(0, 0), 100) >= 8
+    assert RowWidths(batch.schema.types).longest(batch, 100) >= max(sizes)
+    assert RowWidths(batch.schema.types).longest(batch.slice(0, 0), 100) >= 8
 
 
 NESTED = {
@@ -157,7 +158,7 @@ def test_no_nested_value_is_underestimated_however_rare(name: str) -> None:
     for column in (NESTED[name], NESTED[name].slice(1, 3), usual):
         batch = pa.record_batch({"c": column})
         held = [batch.take(pa.array([row])).nbytes for row in (0, len(column) - 2, len(column) - 1)]
-        assert longest_row(batch, 1 << 30) >= max(held)
+        assert RowWidths(batch.schema.types).longest(batch, 1 << 30) >= max(held)
 
 
 def test_ranges_one_after_the_other() -> None:

@@ -189,10 +189,18 @@ def test_offsets_outside_their_content_are_refused() -> None:
 
 def test_plain_columns() -> None:
     fixed = [pa.array([1, 2, 3]), pa.array([b"ab", b"cd", b"ef"], pa.binary(2))]
-    assert PlainColumns.fit(fixed)
+    plain = plain_columns(fixed)
+    assert plain.fit(fixed)
+    assert not plain.fit([pa.array([1, None, 3]), fixed[1]])
     for name in ("int64", "text", "list"):
-        assert not PlainColumns.fit([*fixed, COLUMNS[name]])
-    assert not PlainColumns.fit([pa.array([True])])
-    taken = PlainColumns([c.slice(1) for c in fixed]).take(rows(1, 0, 1))
+        columns = [*fixed, COLUMNS[name]]
+        assert not plain_columns(columns).fit(columns)
+    flags = [pa.array([True])]
+    assert not plain_columns(flags).fit(flags)
+    taken = plain.take([c.slice(1) for c in fixed], rows(1, 0, 1))
     assert [c.to_pylist() for c in taken] == [[3, 2, 3], [b"ef", b"cd", b"ef"]]
-    assert [len(c) for c in PlainColumns(fixed).take(rows())] == [0, 0]
+    assert [len(c) for c in plain.take(fixed, rows())] == [0, 0]
+
+
+def plain_columns(columns: list[pa.Array]) -> PlainColumns:
+    return PlainColumns([column.type for column in columns])

@@ -66,6 +66,17 @@ def test_a_tuple_behind_the_sweep_waits_until_it_has_gone_round() -> None:
     assert route.sweeps == 1
 
 
+def test_a_drained_window_begins_with_a_new_sweep() -> None:
+    """So that the next micro-batch is one visit, wherever the last one ended."""
+    route, window = route_of(1, [110], most=8)
+    assert visits_of(route, window) != []
+    for sweep in (1, 2):
+        add(window, [30, 200])
+        assert pages_read(visits_of(route, window)) == [[3, 20]]
+        assert visits_of(route, window) == []
+        assert route.sweeps == sweep
+
+
 def test_only_pages_that_tuples_wait_for_are_read() -> None:
     route, window = route_of(24, [0, 1, 20, 230, 235])
     (visit,) = visits_of(route, window)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -40,19 +41,23 @@ class Node:
     item: int = -1  # node of a list's items
     size: int = -1  # of a list of fixed size
 
-    @property
+    @cached_property
     def storage(self) -> pa.DataType:
         return storage_of(self.kind)
 
-    @property
+    @cached_property
+    def is_extension(self) -> bool:
+        return isinstance(self.kind, pa.BaseExtensionType)
+
+    @cached_property
     def has_offsets(self) -> bool:
         return self.form <= forms.TEXT
 
-    @property
+    @cached_property
     def is_text(self) -> bool:
         return self.form in (forms.TEXT, forms.LARGE_TEXT)
 
-    @property
+    @cached_property
     def is_list(self) -> bool:
         return self.form in (forms.LIST, forms.LARGE_LIST)
 
@@ -60,16 +65,16 @@ class Node:
     def is_fixed_list(self) -> bool:
         return self.size >= 0
 
-    @property
+    @cached_property
     def offset_bytes(self) -> int:
         return 8 if self.form in (forms.LARGE_TEXT, forms.LARGE_LIST) else 4
 
-    @property
+    @cached_property
     def is_null(self) -> bool:
         """Whether all values are null by their type."""
         return bool(pa.types.is_null(self.storage))
 
-    @property
+    @cached_property
     def has_bitmap(self) -> bool:
         """Whether its type allows a bitmap."""
         return not self.is_null
@@ -94,6 +99,7 @@ class ColumnNodes:
                 node.items = len(self.groups)
                 (node.item,) = self._add_group([_item_type(node.storage)])
         self.forms = np.array([node.form for node in self.nodes], np.int64)
+        self.is_flat = not any(group.lists for group in self.groups)
         self.bits = [n for n, node in enumerate(self.nodes) if node.form == forms.BITS]
 
     def __len__(self) -> int:

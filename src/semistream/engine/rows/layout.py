@@ -32,6 +32,7 @@ class RecordLayout:
         self.empty = [i for i, kind in enumerate(types) if pa.types.is_null(kind)]
         placed = {*self.fixed, *self.text, *self.empty}
         self.nested = [i for i in range(len(types)) if i not in placed]
+        self.has_heap = bool(self.text or self.nested)  # values outside the record
         widths = sorted(self.fixed, key=lambda i: -(width_of(types[i]) or 0))
         masks = -(-len(self.fixed) // 8)
         self.record = np.dtype(
@@ -42,7 +43,9 @@ class RecordLayout:
         self.masks = masks  # bytes of the validity bits, from record offset ``mask`` on
         self.mask = offsets["valid0"][1] if masks else 0
         self.forms = np.array([form_of(types[i]) for i in self.fixed], np.int64)
+        self.fixed_forms = list(zip(self.fixed, self.forms.tolist(), strict=True))
         self.places = np.array([offsets[f"c{i}"][1] for i in self.fixed], np.int64)
+        self.all = tuple(range(len(types)))
         self.nth = {i: place for place, i in enumerate(self.fixed)}
         self._choices: dict[tuple[int, ...], tuple[list[int], Any, Any, Any]] = {}
         self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
@@ -67,15 +70,15 @@ class RecordLayout:
         return total
 
 
-def fixed_buffer(column: pa.Array) -> tuple[Any, int]:
-    """The buffer that owns the values of a fixed-width column, and their address: in bits for
+def fixed_buffer(column: pa.Array, form: int) -> tuple[Any, int]:
+    """The buffer that owns the values of a column of this form, and their address: in bits for
     booleans."""
-    width, buffer, offset = width_of(column.type) or 0, column.buffers()[1], column.offset
+    buffer, offset = column.buffers()[1], column.offset
     if buffer is None:  # Arrow allows this if all values are null
-        buffer, offset = pa.py_buffer(bytes(width * len(column))), 0
-    if pa.types.is_boolean(column.type):
+        buffer, offset = pa.py_buffer(bytes(max(1, form) * len(column))), 0
+    if form == forms.BITS:
         return buffer, buffer.address * 8 + offset
-    return buffer, buffer.address + offset * width
+    return buffer, buffer.address + offset * form
 
 
 def validity(column: pa.Array) -> int:
@@ -146,23 +149,30 @@ def rows_above(column: pa.Array, limit: int, start: int, end: int) -> Iterator[t
         yield from rows_above(column, limit, middle, end)
 
 
-def longest_row(batch: pa.RecordBatch, notable: int) -> int:
-    """An upper bound on the bytes of the batch's longest row.
+class RowWidths:
+    """The bytes of the rows of one schema."""
 
-    For nested values of unusual types it is an estimate, unless one has more than ``notable``
-    bytes. A row of a dictionary column counts the whole dictionary: it is kept for any row.
-    """
-    total = 8
-    for column in batch.columns:
-        width = width_of(column.type)
-        if width is not None:
-            total += width
-        elif is_text(column.type):
-            offsets = text_parts(column)[0]
-            total += int(np.diff(offsets).max(initial=0)) + 9
-        elif len(column):
-            total += _longest_nested(column, notable)
-    return total
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        widths = [width_of(kind) for kind in types]
+        self._fixed = 8 + sum(width for width in widths if width is not None)
+        varying = [i for i, width in enumerate(widths) if width is None]
+        self._varying = [(i, is_text(types[i])) for i in varying]
+
+    def longest(self, batch: pa.RecordBatch, notable: int) -> int:
+        """An upper bound on the bytes of the batch's longest row.
+
+        For nested values of unusual types it is an estimate, unless one has more than ``notable``
+        bytes. A row of a dictionary column counts the whole dictionary: it is kept for any row.
+        """
+        total = self._fixed
+        for i, is_textual in self._varying:
+            column = batch.column(i)
+            if is_textual:
+                offsets = text_parts(column)[0]
+                total += int(np.diff(offsets).max(initial=0)) + 9
+            elif len(column):
+                total += _longest_nested(column, notable)
+        return total
 
 
 def _longest_nested(column: pa.Array, notable: int) -> int:

@@ -27,12 +27,15 @@ class NodeBuffers:
         self._nodes = nodes
         self._most = most
         self._rows = 0  # with those that are being appended
-        self._planned_values = np.zeros(len(nodes.groups), np.int64)  # capacity of each group
-        self._planned_content = np.zeros(len(nodes), np.int64)
-        self._divide(0, most, max(0.0, nbytes - self._bytes_of_values(0, most)))
+        self._planned_values = [0] * len(nodes.groups)  # capacity of each group
+        self._planned_content = [0] * len(nodes)
+        if nodes.is_flat and not nbytes:
+            self._planned_values[0] = most
+        else:
+            self._divide(0, most, max(0.0, nbytes - self._bytes_of_values(0, most)))
         self._capacity = self._planned_values.copy()
         self._content_bytes = self._planned_content.copy()
-        self._nullable = np.zeros(len(nodes), np.bool_)  # a null was seen, now or in a batch before
+        self._nullable = [False] * len(nodes)  # a null was seen, now or in a batch before
         self._out = np.zeros((forms.OUT_ROWS, len(nodes)), np.int64)
         self._bitmaps: list[Any] = [None] * len(nodes)
         self._values: list[Any] = [None] * len(nodes)
@@ -69,10 +72,10 @@ class NodeBuffers:
 
     @property
     def nbytes(self) -> int:
-        total = int(self._content_bytes.sum())
+        total = sum(self._content_bytes)
         for n, node in enumerate(self._nodes.nodes):
-            count = int(self._capacity[node.group])
-            total += node.value_bytes(count) + (bool(self._nullable[n]) and (count + 7) // 8)
+            count = self._capacity[node.group]
+            total += node.value_bytes(count) + self._nullable[n] * ((count + 7) // 8)
         return total
 
     def allocate(self) -> None:
@@ -83,9 +86,9 @@ class NodeBuffers:
         self._resize(0, self._most)
         for n, node in enumerate(self._nodes.nodes):
             if node.is_text:
-                self._resize_content(n, int(self._content_bytes[n]))
+                self._resize_content(n, self._content_bytes[n])
             elif node.is_list:
-                self._resize(node.items, int(self._capacity[node.items]))
+                self._resize(node.items, self._capacity[node.items])
 
     def release(self) -> None:
         """Drop the buffers, or leave them to the arrays that use them."""
@@ -96,9 +99,11 @@ class NodeBuffers:
 
     def reset(self) -> None:
         """Start again with no rows in the same buffers."""
-        for n in np.flatnonzero(self._out[forms.OUT_NULLS]):
-            self._bitmaps[n][:] = 255
-        self._out[forms.OUT_NULLS] = 0
+        nulls = self._out[forms.OUT_NULLS]
+        if nulls.any():
+            for n in np.flatnonzero(nulls):
+                self._bitmaps[n][:] = 255
+            nulls[:] = 0
 
     def append(self, pages: Any, places: Any, rows: Any, at: int) -> None:
         """Append row ``rows[i]`` of the page at ``places[i]``, for every i, from row ``at`` on."""
@@ -183,9 +188,9 @@ class NodeBuffers:
             self._out[forms.OUT_ROOM, n] = room
 
     def _add_bitmap(self, n: int) -> None:
-        count = int(self._capacity[self._nodes[n].group])
+        count = self._capacity[self._nodes[n].group]
         self._bitmaps[n] = np.full((count + 7) // 8, 255, np.uint8)
-        self._out[forms.OUT_BITMAP, n] = self._bitmaps[n].ctypes.data
+        self._out[forms.OUT_BITMAP, n] = _address(self._bitmaps[n])
 
     def _resize(self, number: int, count: int) -> None:
         """Make the buffers of a group as large as ``count`` values need."""
@@ -196,7 +201,7 @@ class NodeBuffers:
             self._values[n] = values = _new_values(node, count)
             if before is not None:
                 values[: len(before)] = before
-            self._out[forms.OUT_VALUES, n] = values.ctypes.data
+            self._out[forms.OUT_VALUES, n] = _address(values)
             if self._nullable[n]:
                 before = self._bitmaps[n]
                 self._add_bitmap(n)
@@ -213,7 +218,7 @@ class NodeBuffers:
             content[: len(before)] = before
         self._contents[n] = content
         self._content_bytes[n] = nbytes
-        self._out[forms.OUT_CONTENT, n] = content.ctypes.data
+        self._out[forms.OUT_CONTENT, n] = _address(content)
         self._out[forms.OUT_ROOM, n] = nbytes
 
     def _forget_nulls(self, at: int) -> None:
@@ -236,13 +241,16 @@ class NodeBuffers:
 
     def _array(self, n: int, count: int, copy: bool) -> pa.Array:
         node = self._nodes[n]
-        kind = node.storage
+        kind, bitmap = node.storage, None
         if node.is_null:
             return _typed(node, pa.nulls(count))
-        buffers: list[Any] = [None]
-        children: list[pa.Array] = []
         if self._out[forms.OUT_NULLS, n]:
-            buffers[0] = _buffer(self._bitmaps[n][: (count + 7) // 8], copy)
+            bitmap = _buffer(self._bitmaps[n][: (count + 7) // 8], copy)
+        if node.form > 0:
+            values = _buffer(self._values[n][: count * node.form], copy)
+            return _typed(node, pa.Array.from_buffers(kind, count, [bitmap, values]))
+        buffers: list[Any] = [bitmap]
+        children: list[pa.Array] = []
         if node.form != forms.EMPTY:
             used = self._values[n][: count + 1 if node.has_offsets else node.value_bytes(count)]
             buffers.append(_buffer(used, copy))
@@ -261,9 +269,14 @@ class NodeBuffers:
 
 
 def _typed(node: Node, array: pa.Array) -> pa.Array:
-    if isinstance(node.kind, pa.BaseExtensionType):
+    if node.is_extension:
         return pa.ExtensionArray.from_storage(node.kind, array)
     return array
+
+
+def _address(array: Any) -> int:
+    """By Arrow, which is three times as fast as ``array.ctypes``."""
+    return int(pa.py_buffer(array).address)
 
 
 def _buffer(array: Any, copy: bool) -> pa.Buffer:

@@ -66,7 +66,7 @@ class PageColumns:
         """All columns of row ``rows[i]`` of the page at place ``pages[i]``, for every i."""
         buffers = NodeBuffers(self.nodes, len(rows))
         buffers.allocate()
-        buffers.append(self.addresses, pages.astype(np.int64), rows.astype(np.int64), 0)
+        buffers.append(self.addresses, pages, rows, 0)
         return buffers.arrays(len(rows))
 
 

@@ -134,10 +134,11 @@ class RowStore:
 
     def _put_fixed(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
         layout = self.layout
-        owners = [fixed_buffer(columns[i]) for i in layout.fixed]
+        owners = [fixed_buffer(columns[i], form) for i, form in layout.fixed_forms]
         sources = np.array([address for _, address in owners], np.int64)
-        valid = np.array([validity(columns[i]) for i in layout.fixed], np.int64)
-        if valid.any():
+        positions = [validity(columns[i]) for i in layout.fixed]
+        valid = np.array(positions, np.int64)
+        if any(positions):
             self._expect_nulls(valid)
         masks = layout.masks if self._has_nulls else 0
         kernels.rows.put_fixed(
@@ -177,7 +178,7 @@ class RowStore:
 
     def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
         """Arrow arrays of all columns (or only some) for these slots."""
-        wanted = tuple(range(len(self.layout.types)) if only is None else only)
+        wanted = self.layout.all if only is None else tuple(only)
         fixed = self._take_fixed(wanted, slots)
         return [fixed[i] if i in fixed else self._column(i, slots) for i in wanted]
 
@@ -188,8 +189,9 @@ class RowStore:
             return {}
         rows, bits = len(slots), (len(slots) + 7) // 8
         sizes = [form * rows if form > 0 else bits for form in forms.tolist()]
-        bitmaps, nulls = _NO_BITMAPS, np.zeros(len(fixed), np.bool_)
+        bitmaps = nulls = _NO_BITMAPS
         if self._has_nulls:
+            nulls = np.zeros(len(fixed), np.int64)
             nullable = self._nullable[numbers]
             sizes += (nullable * bits).tolist()
         buffers, targets = _side_by_side(sizes)
@@ -199,12 +201,12 @@ class RowStore:
             targets, bitmaps, forms, places, numbers, slots, self._at,
             self.layout.record.itemsize, self.layout.mask, nulls,
         )  # fmt: skip
-        masks = [buffers[len(fixed) + c] if null else None for c, null in enumerate(nulls.tolist())]
-        types = self.layout.types
-        return {
-            i: pa.Array.from_buffers(types[i], rows, [mask, values])
-            for i, mask, values in zip(fixed, masks, buffers[: len(fixed)], strict=True)
-        }
+        masks: list[Any] = [None] * len(fixed)
+        if self._has_nulls:
+            masks = [buffers[len(fixed) + c] if null else None for c, null in enumerate(nulls)]
+        types, array = self.layout.types, pa.Array.from_buffers
+        parts = zip(fixed, masks, buffers, strict=False)  # bitmaps follow
+        return {i: array(types[i], rows, [mask, values]) for i, mask, values in parts}
 
     def _column(self, i: int, slots: Slots) -> pa.Array:
         if i in self._arenas:
@@ -282,23 +284,24 @@ def _divide(layout: RecordLayout, heap_bytes: int) -> tuple[int, int]:
 class PlainColumns:
     """Columns of fixed width without nulls: one compiled call gathers rows of all of them."""
 
-    def __init__(self, columns: Sequence[pa.Array]) -> None:
-        self._columns = columns  # they own the values
-        self._widths = np.array([width_of(column.type) for column in columns], np.int64)
-        self._sources = np.array([fixed_buffer(column)[1] for column in columns], np.int64)
+    def __init__(self, types: Sequence[pa.DataType]) -> None:
+        self._types = types
+        self._forms = [0 if pa.types.is_boolean(kind) else width_of(kind) or 0 for kind in types]
+        self._widths = np.array(self._forms, np.int64)
+        self._fits = all(self._forms)
 
-    @staticmethod
-    def fit(columns: Sequence[pa.Array]) -> bool:
-        return all(
-            width_of(column.type) and not pa.types.is_boolean(column.type) and not column.null_count
-            for column in columns
-        )
+    def fit(self, columns: Sequence[pa.Array]) -> bool:
+        """Whether these columns are such."""
+        return self._fits and not any(column.null_count for column in columns)
 
-    def take(self, rows: Rows) -> list[pa.Array]:
-        buffers, targets = _side_by_side((self._widths * len(rows)).tolist())
-        kernels.rows.pick(targets, self._sources, self._widths, rows)
-        parts = zip(self._columns, buffers, strict=True)
-        return [pa.Array.from_buffers(c.type, len(rows), [None, values]) for c, values in parts]
+    def take(self, columns: Sequence[pa.Array], rows: Rows) -> list[pa.Array]:
+        pairs = zip(columns, self._forms, strict=True)
+        sources = np.array([fixed_buffer(column, form)[1] for column, form in pairs], np.int64)
+        count = len(rows)
+        buffers, targets = _side_by_side([form * count for form in self._forms])
+        kernels.rows.pick(targets, sources, self._widths, rows)
+        parts = zip(self._types, buffers, strict=True)
+        return [pa.Array.from_buffers(kind, count, [None, values]) for kind, values in parts]
 
 
 def _side_by_side(sizes: list[int]) -> tuple[list[pa.Buffer], Any]:
@@ -308,8 +311,9 @@ def _side_by_side(sizes: list[int]) -> tuple[list[pa.Buffer], Any]:
         starts.append(end)
         end += -(-size // _ALIGNED) * _ALIGNED
     memory = pa.allocate_buffer(end)
-    parts = zip(starts, sizes, strict=True)
-    return [memory.slice(start, size) for start, size in parts], np.array(starts) + memory.address
+    address = memory.address
+    buffers = [memory.slice(start, size) for start, size in zip(starts, sizes, strict=True)]
+    return buffers, np.array([address + start for start in starts], np.int64)
 
 
 def _rows_within(column: pa.Array, rows: Rows, room: int) -> int:

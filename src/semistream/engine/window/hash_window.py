@@ -20,8 +20,11 @@ from semistream import kernels
 from semistream.engine.rows.layout import NO_MASK, Rows, Slots
 from semistream.engine.rows.row_store import RowStore
 from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
+from semistream.kernels import states
 from semistream.keys import Codes, Mask
 from semistream.master.index import PageIndex
+
+_QUEUE_SAMPLE = 256  # tuples from which a position in the queue is estimated
 
 
 class HashWindow:
@@ -36,7 +39,7 @@ class HashWindow:
         self.capacity = capacity
         self.count = 0
         self.rows = RowStore(layout.record, capacity, size.heap)
-        self.state = np.empty(capacity, np.uint8)
+        self.state = np.full(capacity, states.ABSENT)
         self._heads = np.full(capacity, -1, np.int32)
         nodes = np.empty((capacity, 2), np.int64)  # side by side: a probe touches one cache line
         self.codes = nodes[:, 0]
@@ -171,6 +174,7 @@ class QueueWindow(HashWindow):
         self._free_count = self.capacity
         self.turn = 1
         self.born = np.empty(self.capacity, np.int32)  # the turn in which a tuple arrived
+        self._random = np.random.default_rng(0)
 
     def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
         """Admit as many of these tuples as fit; returns how many."""
@@ -187,6 +191,30 @@ class QueueWindow(HashWindow):
     def oldest(self) -> int:
         """The slot of the tuple that has waited longest."""
         return int(self._newer[-1])
+
+    def at(self, position: float) -> int:
+        """The slot of the tuple at this position of the queue: 0 is the newest, 1 the oldest.
+
+        In between it is estimated from the arrival turns of a sample. Walking there would touch
+        a cache line per tuple.
+        """
+        if position >= 1:
+            return self.oldest
+        slots = self._random.integers(0, self.capacity, _QUEUE_SAMPLE)
+        slots = slots[self.state[slots] == states.WAITING]
+        if not len(slots):
+            return self.oldest
+        place = round((1 - position) * (len(slots) - 1))
+        return int(slots[np.argsort(self.born[slots], kind="stable")[place]])
+
+    def release(self, most: int) -> list[pa.Array]:
+        """Remove up to ``most`` of the oldest tuples; returns the stream's columns."""
+        slots = np.empty(min(most, self.count), np.int32)
+        kernels.window.oldest(self._newer, slots)
+        columns = self.take(slots)
+        self.state[slots] = states.ABSENT
+        self.remove(np.unique(self.codes[slots]))
+        return columns
 
     def proven(self, index: PageIndex, probed: Any, most: int) -> Slots:
         """Those of the oldest tuples whose page was probed after they arrived: keys are absent."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.engine.binding import Binding
-from semistream.engine.rows.layout import RecordLayout, Slots
-from semistream.engine.rows.row_store import RowStore
+from semistream.engine.rows.layout import RecordLayout, RowWidths, Slots
+from semistream.engine.rows.row_store import PlainColumns, RowStore
 from semistream.keys import Codes
 
 
@@ -32,21 +31,28 @@ class TupleLayout:
         self._from_code = _restorable(binding, schema)
         self.kept = [i for i, field in enumerate(schema) if field.name != self._from_code]
         self.record = RecordLayout([schema.field(i).type for i in self.kept])
+        self.widths = RowWidths(schema.types)
+        self.plain = PlainColumns(schema.types)
         self._key_places = [schema.get_field_index(name) for name in binding.stream_key]
+        self._key_type = schema.field(self._key_places[0]).type if self._key_places else pa.null()
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(i) for i in self.kept]
 
+    def key_columns(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The key among all columns of a batch."""
+        return [columns[i] for i in self._key_places]
+
     def restore(self, kept: Sequence[pa.Array], codes: Codes) -> list[pa.Array]:
         """All columns of the stream, from the stored ones and the codes."""
-        columns = dict(zip(self.kept, kept, strict=True))
+        columns = list(kept)
         if self._from_code is not None:
-            columns[self._key_places[0]] = self._key_of(codes)
-        return [columns[i] for i in range(len(self.schema))]
+            columns.insert(self._key_places[0], self._key_of(codes))
+        return columns
 
     def _key_of(self, codes: Codes) -> pa.Array:
-        kind = self.schema.field(self._key_places[0]).type
-        values = codes.astype(np.dtype(f"i{kind.bit_width // 8}"))
+        kind = self._key_type
+        values = codes.astype(f"i{kind.bit_width // 8}")
         return pa.Array.from_buffers(kind, len(codes), [None, pa.py_buffer(values)])
 
     def keys(self, store: RowStore, slots: Slots, codes: Codes) -> list[pa.Array]:

@@ -47,7 +47,7 @@ class Offers:
         first, counts, worth = front.candidates(places, rows, slots, window.codes)
         while len(first):
             room = self._rows.most - self._rows.count
-            fit = int(np.searchsorted(np.cumsum(counts), room, side="right"))
+            fit = int(counts.cumsum().searchsorted(room, side="right"))
             if fit:
                 some, sizes = first[:fit], counts[:fit]
                 pairs = ranges(some, sizes) if sizes.max() > 1 else some

@@ -37,6 +37,15 @@ class SweepPlan(MemoryPlan):
     offers: int = 0
     absent_bytes: int = 0
 
+    def components(self, index_bytes: int) -> dict[str, int]:
+        offered = self.offers * self.widest_row + self.absent_bytes
+        gathered = max(0, self.extra_bytes - offered)
+        found = super().components(index_bytes)
+        found["window"] -= self.extra_bytes
+        found["front stage"] += self.extra_bytes - gathered
+        found["pending output"] += gathered
+        return found
+
 
 def plan_sweep(
     join: Planned,

@@ -82,7 +82,7 @@ class ReadAhead:
     def request(self, visits: Sequence[Visit], most: int) -> None:
         """Prefetch the next visits' pages, with at most ``most`` reads in flight."""
         direct = self._context.direct
-        if not self.ahead or (direct and not self._idle):
+        if not visits or not self.ahead or (direct and not self._idle):
             return  # no buffer to request into
         requested = [visit.reader for visit in visits if visit.reader is not None]
         in_flight = 0

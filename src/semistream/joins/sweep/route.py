@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,10 @@ class Route:
         self._position = 0  # the stretch to look at next
         self.sweeps = 0  # how often it has gone round
 
+    def farthest(self, window: StretchWindow) -> int:
+        """The stretch with waiting tuples to which the sweep comes last; -1 if none wait."""
+        return window.farthest(self._position % len(self._stretches))
+
     @property
     def most_visits(self) -> int:
         """Visits of a whole sweep, at most."""
@@ -40,10 +45,14 @@ class Route:
         stretches = self._stretches
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
+            # Nobody waits, so this sweep is over: the next micro-batch is one visit from the first
+            # stretch on, not one up to the last stretch and another one behind it.
+            if self._position:
+                self._position = len(stretches)
             return None
         self.sweeps += begin < self._position
         ends = stretches.segment_ends
-        end = int(ends[np.searchsorted(ends, begin, side="right")])
+        end = ends[bisect_right(ends, begin)]
         slots, chunks, end = window.collect(begin, end, self._most)
         self._position = end
         slots = slots[np.argsort(window.codes[slots])]
@@ -59,7 +68,10 @@ class Route:
         index = self._stretches.index
         if not self._stretches.by_code:
             return np.arange(low, high + 1), places
-        pages = np.empty(high - low + 1, np.int64)
+        most = high - low + 1
+        if not index.has_spanning_keys:
+            most = min(most, len(slots) * (1 + self._gap))
+        pages = np.empty(most, np.int64)
         count = kernels.sweep.needed_pages(
             window.codes, slots, index.firsts, index.continues, low, high, self._gap, pages, places
         )

@@ -81,6 +81,7 @@ class StretchWindow:
     def wait_for(self, stretches: Stretches) -> None:
         """Start with empty lists for these stretches."""
         self._stretches = stretches
+        self._listed = 0  # tuples in all lists
         self._head = np.full(len(stretches), -1, np.int32)
         self._fill = np.full(len(stretches), self._size, np.int32)
 
@@ -122,6 +123,7 @@ class StretchWindow:
         )
         self.rows.put(columns, rows[:placed], slots[:placed])
         self.count += placed
+        self._listed += placed
         return int(placed)
 
     def take(self, slots: Slots) -> list[pa.Array]:
@@ -133,7 +135,7 @@ class StretchWindow:
 
     def next_needed(self, stretch: int) -> int:
         """The first stretch from this one on, wrapping around, with waiting tuples; or -1."""
-        return int(kernels.sweep.next_needed(stretch, self._head))
+        return int(kernels.sweep.next_needed(stretch, self._head)) if self._listed else -1
 
     def collect(self, begin: int, end: int, most: int) -> tuple[Slots, Any, int]:
         """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages;
@@ -142,7 +144,29 @@ class StretchWindow:
             begin, end, most, self._stretches.first_page, self._size, self._head, self._fill,
             self._next_chunk,
         )  # fmt: skip
+        self._listed -= len(slots)
         return slots, chunks, int(stop)
+
+    def farthest(self, stretch: int) -> int:
+        """The last stretch before this one, wrapping around, with waiting tuples; or -1."""
+        waiting = np.flatnonzero(self._head >= 0)
+        return int(waiting[np.searchsorted(waiting, stretch) - 1]) if len(waiting) else -1
+
+    def pop(self, stretch: int, most: int) -> tuple[Slots, Any]:
+        """The newest chunks of a stretch's list, with up to ``most`` tuples and at least one
+        chunk; returns the tuples, and their chunks."""
+        chunks: list[Any] = []
+        count = 0
+        while self._head[stretch] >= 0:
+            filled = int(self._fill[stretch])
+            if chunks and count + filled > most:
+                break
+            chunk = int(self._head[stretch])
+            chunks.append(np.arange(chunk * self._size, chunk * self._size + filled))
+            count += filled
+            self._head[stretch], self._fill[stretch] = self._next_chunk[chunk], self._size
+        slots = np.concatenate(chunks).astype(np.int32)
+        return slots, np.array([part[0] // self._size for part in chunks], np.int32)
 
     def leave(self, slots: Slots) -> None:
         """These tuples no longer wait; their values stay until the output has copied them."""

@@ -50,7 +50,7 @@ class Stretches:
             self.firsts = index.firsts[self.first_page[:base]].astype(np.int64)
         # A visit stays in one segment: these are the stretches after the last of each.
         ends = np.searchsorted(self.first_page, [*index.boundaries, len(index.continues)])
-        self.segment_ends = np.unique(np.maximum(ends, 1))
+        self.segment_ends: list[int] = np.unique(np.maximum(ends, 1)).tolist()
 
     def __len__(self) -> int:
         return len(self.first_page) - 1

@@ -104,6 +104,8 @@ class SweepJoin(Join):
 
 
 class Sweep(Policy):
+    can_release = True
+
     def __init__(self, join: Any, parts: Parts) -> None:
         super().__init__(join, parts)
         self._window: StretchWindow | None = None
@@ -127,6 +129,7 @@ class Sweep(Policy):
         self.admission.attach(source)
         if self._window is not None:
             self._window.wait_for(self._stretches)
+            self._set_enough(self._window)
             self._absent_keys.forget()
 
     def detach(self) -> None:
@@ -151,6 +154,7 @@ class Sweep(Policy):
         table = self._table
         self._allocate_front_stage(plan)
         self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
+        self._set_enough(self._window)
         self._visit_output = VisitOutput(self.context, self.output, self._window, table, plan)
         self._offers = Offers(self.context, table, plan)
         self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
@@ -223,16 +227,32 @@ class Sweep(Policy):
         """Whether visits should make more room before tuples are taken in."""
         return window.vacant < min(self._enough, self.intake.left)
 
-    @property
-    def _enough(self) -> int:
+    def _set_enough(self, window: StretchWindow) -> None:
         """Tuples that make an output batch, and are taken in together: many, as batches have
         their cost, but no more than before the reads that are in flight run dry."""
-        assert self._window is not None
         settings, reads = self.context.settings, self._reads
         nbytes = max(1, reads.ahead) * reads.buffer_bytes
-        return min(
-            nbytes // settings.disk_bytes_per_miss, self._window.capacity // settings.vacancy
+        self._enough = min(
+            nbytes // settings.disk_bytes_per_miss, window.capacity // settings.vacancy
         )
+
+    def release(self, most: int) -> pa.RecordBatch | None:
+        """Tuples of the stretches to which the sweep comes last."""
+        window, taken = self._window, []
+        while window is not None and most > 0:
+            stretch = self._route.farthest(window)
+            if stretch < 0:
+                break
+            taken.append(window.pop(stretch, most))
+            most -= len(taken[-1][0])
+        if window is None or not taken:
+            return None
+        columns = window.take(np.concatenate([slots for slots, _ in taken]))
+        for slots, chunks in taken:
+            window.leave(slots)
+            window.free(slots, chunks)
+        self.full = False
+        return pa.RecordBatch.from_arrays(columns, schema=self.context.binding.stream_schema)
 
     # -- the sweep -------------------------------------------------------------------------
 
@@ -306,7 +326,7 @@ class Sweep(Policy):
         else:
             self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._unmatched_slots)
-        if not visit.collided:  # no row has these codes
+        if self._unmatched and not visit.collided:  # no row has these codes
             absent = self._unmatched_slots
             if visit.refused:
                 absent = np.setdiff1d(absent, np.concatenate(visit.refused))

@@ -95,8 +95,8 @@ class VisitOutput:
     def hand_over(self) -> None:
         """Emit the gathered rows, and free the slots of served tuples."""
         if self._partners:
-            slots = np.concatenate(self._partners)
-            self._partners = []
+            parts, self._partners = self._partners, []
+            slots = parts[0] if len(parts) == 1 else np.concatenate(parts)
             columns = self._gathered.finish()
             self._output.emit(self._window.take(slots), columns)
         if self._absent:

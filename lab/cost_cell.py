@@ -1,0 +1,157 @@
+"""One cell of the cost benchmark: a join's rate as measured, beside its prediction.
+
+The rate is taken over processor time where that is less than the time on the clock and nothing is
+read from the disk: another process that uses the core must not look like an error of the model.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+import semistream as ss
+from lab.engine_data import EngineData
+from semistream.cost import Case, Machine, Prediction, Traffic, predict, uniform, zipf
+from semistream.engine.binding import Binding
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.tuple_layout import TupleLayout
+
+PUSH = 50_000
+SLOW = ("inlj", "cinlj")
+
+
+@dataclass(frozen=True)
+class CostCell:
+    """What to measure."""
+
+    join: str
+    rows: int
+    percent: float
+    exponent: float = 1.0
+    scattered: bool = True
+    drained: int = 0  # tuples in a batch that is drained; 0: a stream
+    direct: bool = False
+    options: tuple[tuple[str, Any], ...] = ()
+    seed: int = 0
+    warm_seconds: float = 3.0
+    seconds: float = 0.7
+
+    @property
+    def name(self) -> str:
+        parts = [f"{self.join}, {self.percent:g} %, exponent {self.exponent:g}"]
+        parts += ["clustered"] if not self.scattered else []
+        parts += [f"drained by {self.drained:,}"] if self.drained else []
+        parts += [f"{name}={value}" for name, value in self.options]
+        return ", ".join(parts)
+
+    @property
+    def push(self) -> int:
+        return self.drained or (PUSH if self.join not in SLOW else PUSH // 10)
+
+    def open(self, data: EngineData) -> tuple[ss.MasterTable, ss.Join]:
+        memory = int(data.nbytes * self.percent / 100)
+        options = dict(self.options)
+        return ss.MasterTable.open(data.master), ss.join(self.join, memory=memory, **options)
+
+    def batches(self, data: EngineData, count: int, offset: int) -> list[pa.RecordBatch]:
+        n = count * self.push
+        return data.stream(n, self.push, offset, self.exponent, self.scattered)
+
+
+def case_of(cell: CostCell, data: EngineData, machine: Machine) -> Case:
+    """The model's input: the true distribution, not a sample of it."""
+    master, join = cell.open(data)
+    batch = cell.batches(data, 1, 0)[0]
+    binding = Binding(master, "product_id", None, join.how)
+    binding.bind(batch.schema)
+    layout = TupleLayout(binding, batch.schema)
+    keys = zipf(cell.rows, cell.exponent) if cell.exponent else uniform(cell.rows)
+    traffic = Traffic(keys, not cell.scattered, push=cell.push, drained=bool(cell.drained))
+    widest = 8 * len(batch.schema)
+    return Case(
+        join,
+        TableShape.of(master, binding, cell.direct),
+        StreamShape.of(batch, layout).with_widest(widest),
+        traffic,
+        machine,
+    )
+
+
+def predicted(cell: CostCell, data: EngineData, machine: Machine) -> Prediction:
+    return predict(case_of(cell, data, machine))
+
+
+def measure(cell: CostCell) -> dict[str, Any]:
+    """Warm up, then measure. Never raises: a failure is part of the result."""
+    pa.set_cpu_count(1)
+    data = EngineData(cell.rows, cell.seed)
+    result: dict[str, Any] = asdict(cell)
+    try:
+        result |= _measure(cell, data)
+    except ss.BudgetError as error:
+        result["refused"] = str(error)
+    return result
+
+
+def _measure(cell: CostCell, data: EngineData) -> dict[str, Any]:
+    master, join = cell.open(data)
+    with join.open(master, on="product_id", direct=cell.direct) as run:
+        pushed = _warm_up(run, cell, data)
+        gc.collect()
+        before = run.stats.as_dict()
+        pushed, rows, seconds, processor = _serve(run, cell, data, pushed)
+        after = run.stats.as_dict()
+        counts = {name: after[name] - before[name] for name in after}
+        spent = seconds if cell.direct else processor
+        return {
+            "rate": rows / max(spent, 1e-9),
+            "clock_rate": rows / max(seconds, 1e-9),
+            "served": rows,
+            "hit": counts["front_stage_hits"] / max(1, rows),
+            "pages_per_tuple": counts["pages_read"] / max(1, rows),
+            "iterations": counts["iterations"] / max(1, rows),
+            "waiting": run.stats.waiting,
+            "memory": dict(run.memory),
+        }
+
+
+def _warm_up(run: Any, cell: CostCell, data: EngineData) -> int:
+    """Until what waits has been served some times over; memory that moves needs more."""
+    turns = 12 if cell.join == "sweepjoin" else 3
+    pushed, began = 0, time.process_time()
+    step = replace(cell, seconds=min(0.1, cell.warm_seconds))
+    most = cell.warm_seconds * (2 if cell.join == "sweepjoin" and not cell.drained else 1)
+    while time.process_time() - began < most:
+        pushed = _serve(run, step, data, pushed)[0]
+        if not cell.drained and run.stats.rows_out > turns * run.stats.waiting > 0:
+            break
+    return pushed
+
+
+def _serve(
+    run: Any, cell: CostCell, data: EngineData, offset: int
+) -> tuple[int, int, float, float]:
+    """Push, and drain if wanted, for some seconds; streams are generated off the clock."""
+    rows, seconds, processor = 0, 0.0, 0.0
+    while seconds < cell.seconds:
+        some = max(1, min(20, 400_000 // cell.push))
+        for batch in cell.batches(data, some, offset):
+            began, began_processor = time.perf_counter(), time.process_time()
+            stopped = False
+            for out in run.push(batch):
+                rows += out.num_rows
+                if seconds + time.perf_counter() - began > cell.seconds and not cell.drained:
+                    stopped = True
+                    break
+            if cell.drained:
+                rows += sum(out.num_rows for out in run.flush())
+            seconds += time.perf_counter() - began
+            processor += time.process_time() - began_processor
+            if stopped or seconds > cell.seconds:
+                break
+        offset += some * cell.push
+    return offset, rows, seconds, processor

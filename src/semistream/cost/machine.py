@@ -1,0 +1,98 @@
+"""What a unit of work costs on a machine: the factors of every model.
+
+The papers fit one constant per operation (c_H, c_O, c_E, c_S, c_A) and a disk cost c_I/O(b).
+Ours are the same in kind, but measured on the machine and the table at hand
+(``tuning/calibrate.py``); the defaults below are for a machine without a calibration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+import numpy as np
+
+FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
+    {
+        "push": (93e-6, "one call of push, or of flush"),
+        "admit": (108e-6, "admitting one slice of a batch: the calls, not the tuples"),
+        "tuple": (9.2e-9, "encoding a tuple's key and looking at it"),
+        "batch": (95e-6, "returning one output batch: the calls, not the rows"),
+        "look_up": (17e-9, "probing the front stage with a tuple"),
+        "hit": (80e-9, "an output row of the front stage"),
+        "learn": (98e-6, "offering the hot rows of one disk buffer to the front stage"),
+        "mesh.read": (157e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
+        "mesh.page": (2.6e-6, "MESHJOIN: a page of the scan, read and opened"),
+        "mesh.row": (5.7e-9, "MESHJOIN: probing the window with a row of the scan"),
+        "mesh.tuple": (262e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
+        "hybrid.read": (60e-6, "HYBRIDJOIN: one iteration: the fixed part"),
+        "hybrid.page": (4.9e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
+        "hybrid.row": (6.7e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
+        "hybrid.tuple": (322e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
+        "pinned.scan": (131e-6, "X-HYBRIDJOIN: probing with the pinned pages: the fixed part"),
+        "pinned.row": (6.3e-9, "X-HYBRIDJOIN: probing the window with a pinned row"),
+        "pool.wave": (98e-6, "INLJ: one wave of look-ups, fixed part"),
+        "pool.page": (8.1e-6, "INLJ: a page read into the pool"),
+        "pool.tuple": (123e-9, "INLJ: looking a tuple up in its page, and its output row"),
+        "recent.tuple": (86e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
+        "sweep.visit": (41e-6, "SweepJoin: one visit, fixed part"),
+        "sweep.page": (9.0e-6, "SweepJoin: a page of a visit, read and opened"),
+        "sweep.tuple": (15e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
+    }
+)
+"""Name: (default seconds, what it is the cost of)."""
+
+# Random accesses to a structure of this many bytes: measured, seconds each.
+ACCESS = ((1 << 18, 0.8e-9), (1 << 22, 1.3e-9), (1 << 25, 6.5e-9), (1 << 28, 7.5e-9))
+# A direct request of this many bytes with this many in flight: seconds per request.
+DISK = (
+    (16 << 10, 1, 90e-6),
+    (64 << 10, 1, 105e-6),
+    (1 << 20, 1, 370e-6),
+    (8 << 20, 1, 2.8e-3),
+    (16 << 10, 4, 28e-6),
+    (64 << 10, 4, 45e-6),
+    (1 << 20, 4, 330e-6),
+    (8 << 20, 4, 2.6e-3),
+)
+PAGE_BYTES = 32 << 10  # of the table that the defaults were measured with
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Prices of the work that a join does.
+
+    ``page_bytes`` is the size of the pages that the factors were measured with: the cost of a page
+    of another size is proportional to it, above a fixed half.
+    """
+
+    factors: Mapping[str, float] = field(
+        default_factory=lambda: {name: default for name, (default, _) in FACTORS.items()}
+    )
+    access: tuple[tuple[float, float], ...] = ACCESS
+    disk: tuple[tuple[int, int, float], ...] = DISK
+    page_bytes: int = PAGE_BYTES
+    is_cached: bool = True  # the page cache holds the table
+    origin: str = "the package's defaults"
+
+    def price(self, factor: str, page_bytes: int = 0) -> float:
+        """Seconds of one unit of this factor."""
+        price = self.factors.get(factor, FACTORS[factor][0])
+        if factor.endswith(".page") and page_bytes:
+            price *= 0.5 + 0.5 * page_bytes / self.page_bytes
+        return price
+
+    def access_seconds(self, nbytes: float) -> float:
+        """Seconds of a random access to a structure of this size."""
+        sizes, seconds = zip(*self.access, strict=True)
+        return float(np.interp(np.log(max(nbytes, 1.0)), np.log(sizes), seconds))
+
+    def request_seconds(self, nbytes: float, in_flight: int = 1) -> float:
+        """Seconds per direct request; with several in flight, the time from one to the next."""
+        depth = max({d for _, d, _ in self.disk if d <= in_flight}, default=1)
+        points = sorted((size, seconds) for size, d, seconds in self.disk if d == depth)
+        sizes, seconds = zip(*points, strict=True)
+        if nbytes > sizes[-1]:
+            return float(seconds[-1] * nbytes / sizes[-1])
+        return float(np.exp(np.interp(np.log(max(nbytes, 1.0)), np.log(sizes), np.log(seconds))))

@@ -1,0 +1,56 @@
+"""Optimised X-HYBRIDJOIN (001, equations 1 to 9).
+
+| equation | here |
+|---|---|
+| 1: memory with k pages and H_R | the memory plan: disk buffer and front stage |
+| 2: cost: c_I/O(k v_P) + d c_H + w_S (c_O + c_E + c_S + c_A) | as HYBRIDJOIN |
+| + w_N (c_H + c_O + c_S) | ``look_up`` and ``hit`` |
+| 3: rate = (w_N + w_S) / cost | the same |
+| 4 to 6: p_N = ln h_R / ln R_t, then a fitted power law | ``pinned.py``, any distribution |
+| 7 to 9: w_S as a power law of d, h_R, R_t with fitted exponents | ``renewal.py`` |
+
+Changed: nothing is fitted. A power law is exact only near the point where it was fitted.
+"""
+
+from __future__ import annotations
+
+from semistream.cost.case import Case, Work
+from semistream.cost.hybridjoin import capacity
+from semistream.cost.pinned import pinned_pages
+from semistream.cost.prediction import Prediction
+from semistream.cost.renewal import renewal
+from semistream.cost.window_stage import add_admission, add_window, front_capacity
+
+
+def predict(case: Case) -> Prediction:
+    plan, table, traffic = case.plan, case.table, case.traffic
+    rows = max(1.0, case.rows_per_page)
+    pages = float(min(int(front_capacity(case) / rows), table.num_pages))
+    pinned = pinned_pages(case, pages)
+    hit = pinned.share if case.front_share is None else case.front_share
+    window, size = capacity(case), min(plan.buffer_pages, max(1, table.num_pages))
+    steady = renewal(pinned.rest, window, traffic.absent)
+    if traffic.drained:
+        tuples = float(traffic.push)
+        missed = tuples * (1.0 - hit)
+        last = min(missed, float(window))
+        iterations = (missed - last) / steady.served
+        iterations += max(min(1.0, last), pinned.rest.visited(last * (1.0 - traffic.absent)))
+        held, longest = missed / 2, tuples
+    else:
+        iterations, missed = 1.0, steady.served
+        tuples = missed / max(1e-9, 1.0 - hit)
+        held, longest = float(window), steady.age / max(1e-9, 1.0 - hit)
+    read = iterations * size
+    work = Work(case)
+    add_admission(work, case, tuples, tuples * hit, rounds=min(iterations, tuples))
+    add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=missed)
+    work.amounts.pop("learn", None)  # H_R is filled once
+    return work.predict(
+        iterations=iterations,
+        tuples=tuples,
+        front_share=hit,
+        held=held,
+        longest=longest,
+        pages=read,
+    )

@@ -1,0 +1,106 @@
+"""What the page index says of a page's content: its rows, its checksum and its last code.
+
+Only the first read of a page needs this, to check it. So it stays on disk: 20 bytes a page that a
+join can use for something else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from semistream.errors import MasterTableError
+from semistream.master.extents import Extents
+from semistream.master.store import RangeFile
+
+if TYPE_CHECKING:
+    from semistream.keys import Codes
+
+_WIDTH = 8  # bytes of a number in the page index
+
+
+class Claims(NamedTuple):
+    """Of some pages, in their order."""
+
+    rows: Any
+    checksums: Any
+    last_codes: Codes
+
+
+class PageClaims(Protocol):
+    def of(self, pages: Any) -> Claims:
+        """The claims of these pages. Raises if they cannot be read."""
+
+    def close(self) -> None: ...
+
+
+class StoredClaims:
+    """The claims of a segment, in the file of its page index.
+
+    ``places`` are the positions of the columns of rows, checksums and last codes in the file. The
+    file was checked as a whole when the table was opened; it stays open, as a vacuum may unlink it.
+    """
+
+    def __init__(self, file: RangeFile, places: Sequence[int]) -> None:
+        self._file = file
+        self._places = places
+
+    def of(self, pages: Any) -> Claims:
+        order = np.argsort(pages)
+        ascending = pages[order].astype(np.int64)
+        columns = []
+        for place in self._places:
+            column = np.empty(len(pages), np.int64)
+            column[order] = self._column(place, ascending)
+            columns.append(column)
+        rows, checksums, last_codes = columns
+        return Claims(rows, checksums.view(np.uint64), last_codes)
+
+    def _column(self, place: int, pages: Any) -> Any:
+        begins = place + _WIDTH * pages
+        extents = Extents(begins, begins + _WIDTH, direct=False)
+        content = bytearray(extents.nbytes)
+        view, column = memoryview(content), np.frombuffer(content, np.int64)
+        if len(extents) > 1 and self._file.read_ranges(view, extents):
+            return column
+        for place, offset, size in zip(
+            extents.places.tolist(), extents.offsets.tolist(), extents.sizes.tolist(), strict=True
+        ):
+            if self._file.read_into(view[place : place + size], offset) < size:
+                self._file.reopen()
+                raise MasterTableError(
+                    f"the page index {self._file.name} is truncated; "
+                    "restore the file from a copy or build the table again"
+                )
+        return column
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class StitchedClaims:
+    """The claims of several segments, whose first pages are ``firsts``."""
+
+    def __init__(self, parts: Sequence[PageClaims], firsts: Sequence[int]) -> None:
+        self._parts = parts
+        self._firsts = np.asarray(firsts, np.int64)
+
+    def of(self, pages: Any) -> Claims:
+        found = Claims(
+            np.empty(len(pages), np.int64),
+            np.empty(len(pages), np.uint64),
+            np.empty(len(pages), np.int64),
+        )
+        part_of = np.searchsorted(self._firsts, pages, side="right") - 1
+        for part in np.unique(part_of).tolist():
+            inside = part_of == part
+            claims = self._parts[part].of(pages[inside] - self._firsts[part])
+            for column, values in zip(found, claims, strict=True):
+                column[inside] = values
+        return found
+
+    def close(self) -> None:
+        for part in self._parts:
+            part.close()

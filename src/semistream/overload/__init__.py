@@ -1,0 +1,1 @@
+"""Overload and late rows: tuples that cannot be served now are kept durably, and come back."""

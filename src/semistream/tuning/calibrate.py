@@ -1,0 +1,227 @@
+"""Measures the machine's factors with the joins themselves, on the table at hand.
+
+Short runs of real joins, each of which does much of one kind of work, are compared with what
+their models count; the prices follow (``fit.py``). So a factor always means what the engine
+does today, and a kernel that gets faster needs no new constant. Processor time is measured, not
+the clock: on a busy machine the same work takes about the same processor time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.cost import Case, Machine, Traffic, predict, uniform, zipf
+from semistream.engine.binding import Binding
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.tuple_layout import TupleLayout
+from semistream.errors import BudgetError, ConfigError
+from semistream.joins import join as join_named
+from semistream.tuning.calibration_file import save
+from semistream.tuning.fit import Measured, fit
+from semistream.tuning.hardware import disk_requests, memory_access
+
+Progress = Callable[[int, int, str], None]
+SECONDS = 13.0  # for everything; a run that no time is left for is not made
+_WARM, _RUN = 0.2, 0.2  # seconds of one run
+_PAGES, _ROWS = 1_500, 8  # pages that keys are taken from, and keys of each
+_SMALL, _MIDDLE = 6_000_000, 24_000_000  # bytes
+_STREAM = "__tuple"  # the columns beside the key
+_SEED = 11
+
+
+@dataclass(frozen=True)
+class Probe:
+    """One run: a join that does much of one kind of work."""
+
+    join: str
+    memory: int = _MIDDLE
+    push: int = 20_000
+    drained: bool = False
+    skew: float = 0.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+# Few keys of the table are used, so a front stage that is to miss some must be small.
+_FEW_ROWS = {"front_stage": 150_000}
+PROBES = (
+    Probe("sweepjoin", options={"front_stage": 0.05}),
+    Probe("sweepjoin", push=1_000, drained=True, options={"front_stage": 0.05}),
+    Probe("meshjoin"),
+    Probe("hybridjoin"),
+    Probe("inlj", push=4_000),
+    Probe("cmeshjoin", skew=1.0, options=_FEW_ROWS),
+    Probe("meshjoin", options={"disk_buffer_pages": 4}),
+    Probe("hybridjoin", options={"disk_buffer_pages": 2}),
+    Probe("sweepjoin", skew=1.0, options=_FEW_ROWS),
+    Probe("inlj", _SMALL, push=4_000, skew=1.0),
+    Probe("chybridjoin", skew=1.0, options=_FEW_ROWS),
+    Probe("x-hybridjoin", options={"pinned": 0.2, "observe": 1_000}),
+    Probe("cinlj", _SMALL, push=4_000, skew=1.0, options=_FEW_ROWS),
+    Probe("meshjoin", _SMALL),
+    Probe("hybridjoin", _SMALL),
+    Probe("sweepjoin", _SMALL, options={"front_stage": 0.05}),
+    Probe("sweepjoin", push=100, drained=True, options={"front_stage": 0.05}),
+    Probe("meshjoin", push=200),
+    Probe("chybridjoin", _SMALL, skew=1.0, options=_FEW_ROWS),
+    Probe("sweepjoin", skew=1.2, options={"front_stage": 0.3}),
+)
+
+
+def calibrate(master: Any, progress: Progress | None = None, keep: bool = True) -> Machine:
+    """Measure the factors on this machine with this table, in less than 15 seconds.
+
+    ``keep`` writes them beside the table, where ``ss.tune`` finds them.
+    """
+    if not getattr(master, "ordered", False) or not hasattr(master, "path"):
+        raise ConfigError("only a master table can be calibrated; build one with MasterTable.build")
+    if not master.num_rows:
+        raise ConfigError("the table has no rows, so nothing can be measured with it")
+    began = time.perf_counter()
+    report = progress or (lambda done, total, what: None)
+    total = len(PROBES) + 3
+    report(0, total, "memory")
+    machine = replace(Machine(), access=memory_access(), page_bytes=int(master.max_page_bytes))
+    report(1, total, "disk")
+    disk = disk_requests(_largest_file(str(master.path)))
+    if disk is not None:
+        machine = replace(machine, disk=disk)
+    report(2, total, "keys")
+    pool = key_pool(master)
+    until = began + SECONDS
+    runs = measure_probes(master, pool, machine, until, lambda n, what: report(3 + n, total, what))
+    machine = replace(machine, factors=fit(runs), origin="a calibration of now")
+    if keep:
+        save(master, machine)
+    report(total, total, "done")
+    return machine
+
+
+def measure_probes(
+    master: Any,
+    pool: pa.RecordBatch,
+    machine: Machine,
+    until: float,
+    report: Callable[[int, str], None],
+) -> list[Measured]:
+    """All runs that the time allows, in the order of their importance."""
+    runs: list[Measured] = []
+    for number, probe in enumerate(PROBES):
+        report(number, probe.join)
+        if time.perf_counter() > until:
+            break
+        measured = _measure(master, probe, pool, machine)
+        if measured is not None:
+            runs.append(measured)
+    return runs
+
+
+def _largest_file(folder: str) -> str:
+    files = [os.path.join(root, name) for root, _, names in os.walk(folder) for name in names]
+    return max(files, key=os.path.getsize)
+
+
+def key_pool(master: Any) -> pa.RecordBatch:
+    """Keys from pages all over the table."""
+    names = [(name, f"{_STREAM}_key{i}") for i, name in enumerate(master.key)]
+    pages = np.unique(np.linspace(0, master.num_pages - 1, _PAGES).astype(np.int64))
+    reader, random, parts = master.reader(), np.random.default_rng(_SEED), []
+    for page in pages.tolist():
+        (batch,) = reader.read(page)
+        rows = random.integers(0, max(1, batch.num_rows), _ROWS)
+        if batch.num_rows:
+            parts.append(batch.select([name for name, _ in names]).take(pa.array(rows)))
+    reader.close()
+    table = pa.Table.from_batches(parts).combine_chunks()
+    return table.rename_columns([renamed for _, renamed in names]).to_batches()[0]
+
+
+def _measure(master: Any, probe: Probe, pool: pa.RecordBatch, machine: Machine) -> Measured | None:
+    """None if the table is too large for the probe's memory, or nothing came out."""
+    memory = probe.memory + 2 * (master.index.nbytes if master.index is not None else 0)
+    join = join_named(probe.join, memory=memory, **probe.options)
+    on = dict(zip(pool.schema.names, master.key, strict=True))
+    batches = _stream(pool, probe)
+    first = next(batches)
+    try:
+        with join.open(master, on=on) as run:
+            warm = _serve(run, [first], probe, _WARM)
+            while warm < _WARM or (warm < 2 * _WARM and run.stats.rows_out < _capacity(run)):
+                warm += _serve(run, [next(batches)], probe, _WARM)
+            before = run.stats.as_dict()
+            seconds = 0.0
+            while seconds < _RUN:
+                seconds += _serve(run, [next(batches) for _ in range(4)], probe, _RUN)
+            after = run.stats.as_dict()
+    except BudgetError:
+        return None
+    counted = {name: after[name] - before[name] for name in after}
+    if counted["rows_out"] < 100:
+        return None
+    case = _case(master, join, on, first, probe, machine)
+    case = replace(case, front_share=counted["front_stage_hits"] / counted["rows_out"])
+    expected = predict(case)
+    served = counted["rows_out"]
+    # What the run counted replaces what the model expects: the keys are a few of the table's.
+    turns = counted["iterations"] / served * expected.tuples_per_iteration
+    pages = counted["pages_read"] / served / max(expected.pages_per_tuple, 1e-12)
+    scaled = {".read": turns, ".visit": turns, ".wave": turns, ".page": pages, ".row": pages}
+    work = {}
+    for name, amount in expected.work.items():
+        ending = name[name.rfind(".") :] if "." in name else ""
+        work[name] = amount * scaled.get(ending, 1.0)
+    return Measured(work, seconds / served)
+
+
+def _case(
+    master: Any, join: Any, on: Any, batch: pa.RecordBatch, probe: Probe, machine: Machine
+) -> Case:
+    binding = Binding(master, on, None, join.how)
+    binding.bind(batch.schema)
+    stream = StreamShape.of(batch, TupleLayout(binding, batch.schema))
+    domain = max(1, min(master.num_rows, _PAGES * _ROWS))
+    keys = zipf(domain, probe.skew) if probe.skew else uniform(domain)
+    traffic = Traffic(keys, push=probe.push, drained=probe.drained)
+    return Case(join, TableShape.of(master, binding), stream, traffic, machine)
+
+
+def _stream(pool: pa.RecordBatch, probe: Probe) -> Iterator[pa.RecordBatch]:
+    """Tuples with keys of the pool, and two numbers."""
+    random, position = np.random.default_rng(_SEED), 0
+    weights = np.arange(1, pool.num_rows + 1) ** -probe.skew
+    sums = np.cumsum(weights / weights.sum())
+    shuffled = random.permutation(pool.num_rows)
+    while True:
+        rows = np.minimum(np.searchsorted(sums, random.random(probe.push)), pool.num_rows - 1)
+        numbers = pa.array(np.arange(position, position + probe.push))
+        position += probe.push
+        keys = pool.take(pa.array(shuffled[rows]))
+        names = [*pool.schema.names, f"{_STREAM}_id", f"{_STREAM}_amount"]
+        yield pa.RecordBatch.from_arrays([*keys.columns, numbers, numbers], names)
+
+
+def _serve(run: Any, batches: list[pa.RecordBatch], probe: Probe, most: float) -> float:
+    """Push, and drain if wanted; returns the processor's seconds."""
+    seconds = 0.0
+    for batch in batches:
+        began = time.process_time()
+        for _ in run.push(batch):
+            if time.process_time() - began > most and not probe.drained:
+                break
+        if probe.drained:
+            for _ in run.flush():
+                pass
+        seconds += time.process_time() - began
+        if seconds > most:
+            break
+    return seconds
+
+
+def _capacity(run: Any) -> int:
+    return int(run.plan.window.capacity) if run.plan.window is not None else 0
