@@ -95,3 +95,10 @@ def _anchors(page: Path) -> set[str]:
 
 def _is_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LNM"
+
+
+def test_the_example_of_conditions_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "conditions.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    exec(compile(block, "docs/conditions.md", "exec"), {})

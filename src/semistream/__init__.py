@@ -19,6 +19,7 @@ from semistream.errors import (
 )
 
 if TYPE_CHECKING:
+    from semistream.engine.conditions import Between, Compare, Predicate
     from semistream.joins import (
         ALGORITHMS,
         CachedHybridJoin,
@@ -51,10 +52,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALGORITHMS",
+    "Between",
     "BudgetError",
     "CachedHybridJoin",
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
+    "Compare",
     "ConfigError",
     "DeltaSource",
     "HybridJoin",
@@ -71,6 +74,7 @@ __all__ = [
     "ParquetSource",
     "Parking",
     "PostgresSink",
+    "Predicate",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
@@ -111,6 +115,7 @@ _LAZY = {
         ],
         "semistream.joins",
     ),
+    **dict.fromkeys(["Between", "Compare", "Predicate"], "semistream.engine.conditions"),
     "MasterTable": "semistream.master",
     **dict.fromkeys(
         ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"

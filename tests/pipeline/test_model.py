@@ -93,6 +93,16 @@ def test_a_good_file(write: Any) -> None:
         ("on: product_id", "on: []", 9, "lookups.0.on"),
         ("how: left", "how: outer", 10, "lookups.0.how: 'outer'"),
         ("select: [price]", "select: [prize]", 11, "lookups.0.select: .*'prize'"),
+        ("select: [price]", "as_of: sold_at", 11, "lookups.0.as_of: .*has no history"),
+        ("select: [price]", "where: {{compare: [quantity, <, 1, 2]}}", 11, "lookups.0.where.*give"),
+        ("select: [price]", "where: {{compare: [quantity, =<, price]}}", 11, "lookups.0.where.*=<"),
+        (
+            "select: [price]",
+            "where: {{between: [n, low, high], off: x}}",
+            11,
+            "unknown field 'off'",
+        ),
+        ("select: [price]", "where: {{compare: [quantity, <, prize]}}", 11, "where.*'prize'"),
         ("compute: {{amount: quantity * price}}", "compute: 7", 13, "steps.0.compute: '7'"),
         ("where: amount > 0", "were: amount > 0", 14, "steps.1.were: .*unknown field"),
         ("where: amount > 0", "where: ''", 14, "steps.1.where: ''"),
@@ -166,6 +176,8 @@ lookups:
     on: k
     how: inner
     select: [k]
+    where: {compare: [a, <, b]}
+    as_of: t
     sync:
       parquet: x
       delta: x

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
+from semistream.engine.conditions import from_description
 from semistream.errors import SemistreamError
 from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
 from semistream.pipeline.check import sink_of
@@ -84,7 +85,7 @@ def start(
 
 def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
     lookups = [
-        Lookup(master, one.on, one.how, one.select)
+        Lookup(master, one.on, one.how, one.select, from_description(one.where) or None, one.as_of)
         for one, master in zip(
             pipeline.lookups, masters, strict=False
         )  # followed by those of the steps

@@ -151,7 +151,7 @@ def bind(
     for described in plan.lookups:
         lookup = described.open()
         source, follow = _opened(lookup, batch)
-        binding = Binding(source, lookup.on, lookup.select, lookup.how)
+        binding = Binding(source, lookup.on, lookup.select, lookup.how, lookup.where, lookup.as_of)
         binding.bind(schema)
         assert binding.schema is not None
         for field in list(binding.schema)[len(schema) :]:

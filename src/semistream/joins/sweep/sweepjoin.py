@@ -345,7 +345,10 @@ class Sweep(Policy):
             self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._unmatched_slots)
         if self._unmatched and not visit.collided:  # no row has these codes
-            self._absent_keys.add(window.codes[self._unmatched_slots])
+            absent = self._unmatched_slots
+            if visit.refused:
+                absent = np.setdiff1d(absent, np.concatenate(visit.refused))
+            self._absent_keys.add(window.codes[absent])
         self._leave(visit)
 
     def _leave(self, visit: Visit) -> None:
