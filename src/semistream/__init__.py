@@ -34,17 +34,18 @@ if TYPE_CHECKING:
         Run,
         SweepJoin,
         XHybridJoin,
-        join,
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
     from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
     from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
+    from semistream.spark.dashboard import dashboard
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
     from semistream.tuning import predict, tune
+    from semistream.tuning.auto import join
 
 __version__ = "0.1.0"
 
@@ -80,6 +81,7 @@ __all__ = [
     "SweepJoin",
     "XHybridJoin",
     "build_master",
+    "dashboard",
     "enrich",
     "join",
     "predict",
@@ -106,7 +108,6 @@ _LAZY = {
             "Run",
             "SweepJoin",
             "XHybridJoin",
-            "join",
         ],
         "semistream.joins",
     ),
@@ -120,7 +121,9 @@ _LAZY = {
     "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
+    "dashboard": "semistream.spark.dashboard",
     "enrich": "semistream.spark.enrich",
+    "join": "semistream.tuning.auto",
     "predict": "semistream.tuning",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",

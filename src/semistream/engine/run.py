@@ -8,6 +8,7 @@ returns: if an iterator is abandoned or a page read fails, the next call continu
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -177,12 +178,15 @@ class Run:
                 yield output.pop()
             if self._closed:
                 return
-            if more():
+            began = time.perf_counter()  # not the run's clock, which decisions may depend on
+            goes_on = more()
+            if goes_on:
                 self._work()
             else:
                 self._policy.hand_over()
-                if not output:
-                    return
+            self.stats.seconds += time.perf_counter() - began
+            if not goes_on and not output:
+                return
 
     def _work(self) -> None:
         if self._detached:

@@ -22,6 +22,7 @@ from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
 from semistream.master.reader import MappedReader, PlainReader
 from semistream.master.store import LocalStore
+from semistream.memory import PAGE_BYTES
 
 
 class MasterTable:
@@ -52,11 +53,6 @@ class MasterTable:
         self.codes = KeyCodes(manifest.schema, manifest.key)
         self.codec = self.codes.codec
         self.store = LocalStore(path)
-        # Every push looks for a newer version: the names are made once.
-        self._own_manifest, self._next_manifest = (
-            self.store.path(manifests.manifest_name(version))
-            for version in (manifest.version, manifest.version + 1)
-        )
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         self.pages = LogicalPages(self.store, manifest, self.codec)
         self.index: PageIndex = self.pages.index
@@ -69,7 +65,7 @@ class MasterTable:
         key: str | Sequence[str],
         unique: bool = False,
         *,
-        page_bytes: int | str = "32KiB",
+        page_bytes: int | str = PAGE_BYTES,
         memory: int | str = "512MB",
         overwrite: bool = False,
         progress: Progress = None,
@@ -267,10 +263,18 @@ class MasterTable:
 
     def newest_version(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        if not self._is_file(self._next_manifest) and self._is_file(self._own_manifest):
+        own, following = self._manifest_paths
+        if not self._is_file(following) and self._is_file(own):
             return self.version
         versions = manifests.list_versions(self.store)
         return versions[-1] if versions else self.version
+
+    @cached_property
+    def _manifest_paths(self) -> tuple[Path, Path]:
+        """Of this version and of the next one. Every push looks for them: made once."""
+        names = map(manifests.manifest_name, (self.version, self.version + 1))
+        own, following = map(self.store.path, names)
+        return own, following
 
     def _is_file(self, path: Path) -> bool:
         try:

@@ -285,6 +285,7 @@ class Pipeline(Part):
     checkpoint: Text
     trigger: Text = "now"
     memory: int | str = Field("256MB", validate_default=True)
+    rate: Annotated[float, Field(gt=0, lt=1e12)] | None = None
     using: Text = "auto"
     spark: dict[Text, Option] = {}
     packages: list[Text] = []
@@ -298,8 +299,8 @@ class Pipeline(Part):
 
     @validates("memory")
     @classmethod
-    def _memory(cls, memory: Any) -> int:
-        return parse_size(memory)
+    def _memory(cls, memory: Any) -> int | str:
+        return "auto" if memory == "auto" else parse_size(memory)
 
     @validates("using")
     @classmethod
@@ -307,6 +308,12 @@ class Pipeline(Part):
         if using != "auto" and using not in ALGORITHMS:
             raise ValueError(unknown("join", using, ["auto", *ALGORITHMS]))
         return using
+
+    @validates_all(mode="after")
+    def _rate(self) -> Pipeline:
+        if (self.rate is not None) != (self.memory == "auto"):
+            raise ValueError("memory: auto and rate (tuples per second) must be given together")
+        return self
 
     @validates_all(mode="after")
     def _dead_letter(self) -> Pipeline:
@@ -348,7 +355,7 @@ def _format_problem(document: Document, problem: Any) -> str:
         path = (*path, part)
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "missing":
-        message = "missing field"
+        message = "missing field, which is required"
     elif problem["type"] == "extra_forbidden":  # the name is wrong, so the value is not shown
         return document.error(path, _unknown_field(problem["loc"]))
     shown = document.shown(document.texts.get(path))

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from semistream.engine.binding import Binding, On, Select, key_pairs
 from semistream.errors import ConfigError
-from semistream.joins import Join, choose, join, open_source
+from semistream.joins import Join, open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
@@ -22,6 +22,7 @@ from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
 from semistream.spark.schema import check_key_collations, output_schemas, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
+from semistream.tuning.auto import choose, join
 from semistream.warmup.background import warm_up_in_background
 
 MEMORY = "256MB"
@@ -46,11 +47,18 @@ def enrich(
     select: Select | None = None,
     memory: int | str | None = None,
     using: str | Join = "auto",
+    rate: float | None = None,
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a master table that need not fit into memory.
 
     Lazy, like every transformation: only schemas are read. Also works as
     ``orders.transform(ss.enrich, master, on="product_id")``.
+
+    A micro-batch of a streaming query reads one version of the master table: the newest when it
+    first started. A replay reads the same version. A batch query reads the version that was the
+    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
+    The driver protects these versions from vacuum until it exits: for each table the two newest
+    that batch queries use, and all that were opened explicitly.
 
     Parameters
     ----------
@@ -66,19 +74,16 @@ def enrich(
     select
         The master's columns to add, or a mapping to their new names. Default: all columns.
     memory
-        The budget per executor, shared by its Python workers. Default: 256 MB.
+        The budget per executor, shared by its Python workers. Default: 256 MB. ``"auto"``: an
+        estimate of the least that serves ``rate``.
     using
         ``"auto"``, the name of a join, or a join.
-
-    A micro-batch of a streaming query reads one version of the master table: the newest when it
-    first started. A replay reads the same version. A batch query reads the version that was the
-    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
-    The driver protects these versions from vacuum until it exits: for each table the two newest
-    that batch queries use, and all that were opened explicitly.
+    rate
+        With ``memory="auto"``: tuples per second that each executor must serve.
     """
     warm_up_in_background()
     lookups = _lookups(master, on, how, select, using)
-    budget = _budget(memory, using)
+    budget = _budget(memory, using, rate, lookups, task_slots(df.sparkSession))
     session = df.sparkSession
     incoming = stream_schema(df.schema, session)
     schema = incoming
@@ -126,7 +131,21 @@ def _lookups(
     return [Lookup(master, on, how, select)]
 
 
-def _budget(memory: int | str | None, using: str | Join) -> int:
+def _budget(
+    memory: int | str | None,
+    using: str | Join,
+    rate: float | None,
+    lookups: Sequence[Lookup],
+    slots: int | None,
+) -> int:
+    if (rate is not None) != (memory == "auto"):
+        raise ConfigError('memory="auto" and rate= (tuples per second) must be given together')
+    if rate is not None:
+        from semistream.tuning.for_rate import memory_for_rate
+
+        name = using.name if isinstance(using, Join) else using
+        masters = [open_source(lookup.master) for lookup in lookups]
+        return memory_for_rate(masters, rate, name, slots or os.cpu_count() or 1)[0]
     if memory is None:
         memory = using.memory if isinstance(using, Join) else MEMORY
     return parse_size(memory)
