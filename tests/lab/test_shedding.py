@@ -28,6 +28,7 @@ def test_a_disk_of_2011_takes_its_time() -> None:
     assert clock() - before == pytest.approx(SEEK_SECONDS + 1e6 / BYTES_PER_SECOND, abs=0.002)
 
 
+@pytest.mark.slow
 def test_service_rates(data: EngineData) -> None:
     stream = Endless(data)
     none = Setting(data.master, "chybridjoin", 700_000, 200_000, "none")
@@ -39,6 +40,7 @@ def test_service_rates(data: EngineData) -> None:
         assert found["service"] > 0
 
 
+@pytest.mark.slow
 def test_a_load_is_served_in_the_end_and_plotted(data: EngineData, tmp_path: Path) -> None:
     setting = Setting(data.master, "sweepjoin", 700_000, 200_000, "considering")
     load = Load(setting, Disk2011(), Endless(data))
