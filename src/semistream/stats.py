@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from semistream.memory import format_size
 
@@ -25,13 +25,23 @@ class Stats:
     pages_read: int = 0
     bytes_read: int = 0
     iterations: int = 0
+    # Not counters, so they are neither compared nor in as_dict.
+    seconds: float = field(default=0.0, compare=False)  # spent in the run, by the clock
+    predicted_rate: float | None = field(default=None, compare=False)  # tuples/s, if it was tuned
+
+    @property
+    def rate(self) -> float | None:
+        """Tuples served per second that was spent in the run, to compare with the predicted one."""
+        return (self.matched + self.unmatched) / self.seconds if self.seconds else None
 
     @property
     def waiting(self) -> int:
         return self.tuples_in - self.matched - self.unmatched - self.shed
 
     def as_dict(self) -> dict[str, int]:
-        return {**asdict(self), "waiting": self.waiting}
+        counters = {**asdict(self), "waiting": self.waiting}
+        del counters["seconds"], counters["predicted_rate"]
+        return counters
 
 
 class MemoryUse(Mapping[str, int]):

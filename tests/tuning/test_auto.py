@@ -111,7 +111,7 @@ def test_a_better_join_takes_over_before_anything_is_served(
     table = pa.table({"k": range(2_000), "v": range(2_000)})
     master = build(tmp_path / "table", table, ["k"])
     chosen = ss.MeshJoin(memory="1MB")
-    monkeypatch.setattr(auto, "decide", lambda *_: (chosen, "because"))
+    monkeypatch.setattr(auto, "decide", lambda *_: auto.Choice(chosen, "because", 1e6))
     batch = pa.record_batch({"k": pa.array(range(1_000, 2_500))})
     with ss.join("auto", memory="1MB").open(master, on="k") as run:
         assert run.join.name == "sweepjoin"
@@ -121,6 +121,10 @@ def test_a_better_join_takes_over_before_anything_is_served(
             run.push(pa.record_batch({"other": pa.array(range(1_500))}))
         out = [*run.push(batch), *run.flush()]
         assert run.join == chosen
+        assert run.stats.predicted_rate == 1e6
+        assert run.stats.rate is not None
+        assert run.stats.rate > 0
+        assert "predicted_rate" not in run.stats.as_dict()
         assert run.stats.matched == 1_000
         assert run.version == 1
     assert sum(part.num_rows for part in out) == 1_000

@@ -80,6 +80,8 @@ def build_table(
     memory: str = "512MB",
     overwrite: bool = False,
     progress: bool = False,
+    history: str | None = None,
+    valid_to: str | None = None,
 ) -> Info:
     """Build a table from Parquet files or folders, and describe it."""
     from semistream.master import MasterTable
@@ -93,6 +95,8 @@ def build_table(
         memory=memory,
         overwrite=overwrite,
         progress=progress,
+        history=history,
+        valid_to=valid_to,
     )
     return describe(path)
 
@@ -192,10 +196,18 @@ def build_command(
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Publish a new version of an existing table."
     ),
+    history: str | None = typer.Option(
+        None, help="Column from whose time on a row is valid, for as-of joins."
+    ),
+    valid_to: str | None = typer.Option(
+        None, help="Column with the end of a row's validity; default: the next row's begin."
+    ),
 ) -> None:
     """Sort Parquet data by its key and write it as a master table."""
     info = _or_exit(
-        lambda: build_table(source, path, key, unique, page_bytes, memory, overwrite, True)
+        lambda: build_table(
+            source, path, key, unique, page_bytes, memory, overwrite, True, history, valid_to
+        )
     )
     _show(info)
 

@@ -15,6 +15,8 @@ from semistream.engine.plan import MemoryPlan, plan_memory
 from semistream.engine.settings import DEFAULTS, Settings
 from semistream.engine.shape import StreamShape, TableShape
 
+MOST_SERVED = 0.9999  # by a front stage: what is divided by the rest stays finite
+
 
 @dataclass(frozen=True, eq=False)
 class Case:
@@ -53,7 +55,7 @@ class Case:
         """The front stage's share where ``share(share)`` is the same: how much it learns depends
         on how much passes it by."""
         if self.front_share is not None:
-            return self.front_share
+            return min(self.front_share, MOST_SERVED)
         for _ in range(6):
             following = share(start)
             if abs(following - start) < 3e-3:

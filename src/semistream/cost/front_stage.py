@@ -15,8 +15,13 @@ from semistream.cost.keys import Keys, Numbers, poisson_tail
 _MOST_SPANS = 1e7
 
 
-def held(keys: Keys, capacity: float, span: float, threshold: int = 1) -> Numbers:
-    """The part of each class's keys that a front stage of ``capacity`` keys holds."""
+def held(
+    keys: Keys, capacity: float, span: float, threshold: int = 1, adapts: bool = True
+) -> Numbers:
+    """The part of each class's keys that a front stage of ``capacity`` keys holds.
+
+    ``adapts``: the threshold falls as long as there is room.
+    """
     if capacity <= 0:
         return np.zeros(len(keys.counts))
     number = keys.counts * keys.active
@@ -26,6 +31,8 @@ def held(keys: Keys, capacity: float, span: float, threshold: int = 1) -> Number
     def share(least: int) -> Numbers:
         return poisson_tail(keys.probability * span, least)
 
+    if adapts and (number * share(threshold)).sum() < capacity:
+        threshold = 1
     if (number * share(threshold)).sum() < capacity:
         return _over_spans(number, share(threshold), capacity)
     # The count that is needed is near that of the last key with room, if counts were exact.

@@ -14,7 +14,7 @@ Changed: nothing is fitted. A power law is exact only near the point where it wa
 
 from __future__ import annotations
 
-from semistream.cost.case import Case, Work
+from semistream.cost.case import MOST_SERVED, Case, Work
 from semistream.cost.hybridjoin import capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
@@ -27,7 +27,7 @@ def predict(case: Case) -> Prediction:
     rows = max(1.0, case.rows_per_page)
     pages = float(min(int(front_capacity(case) / rows), table.num_pages))
     pinned = pinned_pages(case, pages)
-    hit = pinned.share if case.front_share is None else case.front_share
+    hit = pinned.share if case.front_share is None else min(case.front_share, MOST_SERVED)
     window, size = capacity(case), min(plan.buffer_pages, max(1, table.num_pages))
     steady = renewal(pinned.rest, window, traffic.absent)
     if traffic.drained:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from semistream.cost.case import Case
+from semistream.cost.case import MOST_SERVED, Case
 from semistream.cost.front_stage import held
 from semistream.cost.keys import Keys
 from semistream.cost.loads import Loads, classes, each_load
@@ -32,4 +32,5 @@ def pinned_pages(case: Case, pages: float) -> Pinned:
     share = float((load * kept).sum())
     size = case.plan.buffer_pages
     rest = np.add.reduceat(load * (1.0 - kept), np.arange(0, total, size))
-    return Pinned(share * (1.0 - case.traffic.absent), classes(rest / max(1e-9, 1.0 - share)))
+    served = min(share * (1.0 - case.traffic.absent), MOST_SERVED)
+    return Pinned(served, classes(rest / max(1e-9, 1.0 - share)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from semistream.cost.case import Case, Work
+from semistream.cost.case import MOST_SERVED, Case, Work
 from semistream.cost.front_stage import held
 from semistream.cost.keys import Keys
 
@@ -14,7 +14,9 @@ def front_capacity(case: Case) -> int:
     return case.plan.front.capacity if case.plan.front is not None else 0
 
 
-def behind_front_stage(case: Case, span: float, threshold: int = 1) -> tuple[Keys, float]:
+def behind_front_stage(
+    case: Case, span: float, threshold: int = 1, adapts: bool = True
+) -> tuple[Keys, float]:
     """The stream that enters the window, and the share that the front stage serves.
 
     ``span``: tuples of the stream over which the front stage compares keys.
@@ -23,12 +25,12 @@ def behind_front_stage(case: Case, span: float, threshold: int = 1) -> tuple[Key
     present = 1.0 - case.traffic.absent
     if not capacity:
         return keys, 0.0
-    kept = held(keys, capacity, span * present, threshold)
+    kept = held(keys, capacity, span * present, threshold, adapts)
     if case.front_share is not None:  # as observed, of about the same keys
         expected = float((keys.mass * kept).sum())
         kept = kept * min(1.0, case.front_share / present / max(expected, 1e-9))
     missed, served = keys.without(kept)
-    return missed, served * present
+    return missed, min(served * present, MOST_SERVED)
 
 
 def add_admission(work: Work, case: Case, tuples: float, hits: float, rounds: float) -> None:

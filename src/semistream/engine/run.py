@@ -8,6 +8,7 @@ returns: if an iterator is abandoned or a page read fails, the next call continu
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -133,6 +134,11 @@ class Run:
         return self._source.version
 
     @property
+    def failed_version(self) -> int | None:
+        """A version of a queued batch that could not be opened."""
+        return self._failed_version
+
+    @property
     def next_version(self) -> int:
         """The version with which a batch is joined that is pushed now."""
         return self._source.newest_version() if self._follow else self._wanted
@@ -177,12 +183,15 @@ class Run:
                 yield output.pop()
             if self._closed:
                 return
-            if more():
+            began = time.perf_counter()  # not the run's clock, which decisions may depend on
+            goes_on = more()
+            if goes_on:
                 self._work()
             else:
                 self._policy.hand_over()
-                if not output:
-                    return
+            self.stats.seconds += time.perf_counter() - began
+            if not goes_on and not output:
+                return
 
     def _work(self) -> None:
         if self._detached:

@@ -28,7 +28,7 @@ Differences from the paper
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,7 @@ class SheddingRun(WrappedRun):
         self._outbox_rows = self._outbox_bytes = 0
         self._finished = True  # the caller has all rows of the last call
         self._calm = _CALM  # iterations since the last overload
+        self.holds_back: Callable[[], bool] = lambda: False  # served tuples, only in memory
         self._tuple_bytes = 0.0
         self._released = 0  # tuples that shedding took out of the window
         _, self._intake, _, self._policy = inner.parts
@@ -258,8 +259,7 @@ class SheddingRun(WrappedRun):
                 self._requeue_outbox()
             else:
                 break
-        if self.options.recover == "all":
-            self._acknowledge()
+        self.acknowledge()
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
         if self._store is not None:
@@ -269,10 +269,12 @@ class SheddingRun(WrappedRun):
         if self._store is not None:
             self._store.checkpoint()
 
-    def _acknowledge(self) -> None:
-        """All returned tuples have been served: forget them on disk, too."""
-        if self._store is not None and self._store.in_flight:
-            self._store.checkpoint()
+    def acknowledge(self) -> None:
+        """With ``recover="all"``: if all returned tuples have been served, forget them on disk."""
+        is_served = not self.stats.waiting and not self.holds_back()
+        store = self._store
+        if self.options.recover == "all" and store is not None and store.in_flight and is_served:
+            store.checkpoint()
 
     # -- shedding and returning ------------------------------------------------------------
 
@@ -280,8 +282,8 @@ class SheddingRun(WrappedRun):
         stats, buffered = self.stats, self.buffered
         taken = self._buffer.entered - buffered - self._released
         self._pace.note(taken, stats.iterations, emptied=not buffered)
-        if not stats.waiting and self._finished and self.options.recover == "all":
-            self._acknowledge()
+        if self._finished:
+            self.acknowledge()
         if self._store is None:
             return
         excess = overload(buffered, self._buffer.newest, self._pace.per_iteration)
@@ -382,10 +384,12 @@ class SheddingRun(WrappedRun):
 
     def _requeue_outbox(self) -> None:
         """Tuples that were about to be shed are taken in again."""
-        outbox, self._outbox = self._outbox, []
-        self._outbox_rows = self._outbox_bytes = 0
-        for batch in outbox:
+        while self._outbox:
+            batch = self._outbox[0]
             self.requeue(self._with_groups(self._without_groups(batch), -1))
+            del self._outbox[0]
+            self._outbox_rows -= batch.num_rows
+            self._outbox_bytes -= batch.nbytes
 
 
 def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -3,7 +3,7 @@
 from semistream.pipeline.check import check, claim_checkpoint
 from semistream.pipeline.document import Document, read_document
 from semistream.pipeline.following import Following
-from semistream.pipeline.grants import Grants, grants
+from semistream.pipeline.grants import Grants, grants, with_memory
 from semistream.pipeline.model import Pipeline, load
 from semistream.pipeline.plan import describe
 
@@ -18,4 +18,5 @@ __all__ = [
     "grants",
     "load",
     "read_document",
+    "with_memory",
 ]

@@ -19,6 +19,17 @@ class Grants:
     """By the index of the step."""
 
 
+def with_memory(pipeline: Pipeline, masters: Sequence[Any]) -> Pipeline:
+    """The pipeline with its budget in bytes: ``memory: auto`` is estimated from the rate."""
+    if pipeline.memory != "auto":
+        return pipeline
+    from semistream.tuning.for_rate import memory_for_rate
+
+    assert pipeline.rate is not None
+    memory, _ = memory_for_rate(masters, pipeline.rate, pipeline.using)
+    return pipeline.model_copy(update={"memory": max(memory, 1 << 20)})
+
+
 def grants(pipeline: Pipeline, masters: Sequence[Any]) -> Grants:
     """Divide by table size; the grants add up to the pipeline's memory, or to 0 without joins."""
     count = len(pipeline.lookups)

@@ -64,6 +64,8 @@ def _memory(pipeline: Pipeline, masters: list[Any]) -> str:
         for number, nbytes in granted.steps.items()
     ]
     whole = f"{format_size(int(pipeline.memory))} per executor"
+    if pipeline.rate is not None:
+        whole += f" (estimated for {pipeline.rate:,.0f} tuples/s)"
     if not parts:
         return f"{whole}, unused: the pipeline has no joins"
     return f"{whole}, using {pipeline.using}" + (f": {', '.join(parts)}" if len(parts) > 1 else "")

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
+from semistream.engine.conditions import from_description
 from semistream.errors import SemistreamError
 from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
 from semistream.pipeline.check import sink_of
@@ -22,7 +23,6 @@ from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
 from semistream.spark.sink import to_warehouse, write_each_batch
 from semistream.spark.versions import KAFKA
-from semistream.spark.worker_start import start_worker
 from semistream.warmup.background import warm_up_in_background
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
@@ -57,8 +57,6 @@ def open_session(pipeline: Pipeline) -> SparkSession:
     except Exception as error:
         raise SemistreamError(_no_session(error, settings.get("spark.jars.packages"))) from error
     session.sparkContext.setLogLevel("ERROR")
-    if str(settings.get("spark.master", "")).startswith("local"):
-        start_worker(session)
     return session
 
 
@@ -77,7 +75,7 @@ def start(
     spark: SparkSession, pipeline: Pipeline, masters: Sequence[Any], once: bool = False
 ) -> Any:
     """Build the query and start it."""
-    writer = _writer(pipeline, _read(spark, pipeline.source), masters)
+    writer = _writer(pipeline, read_source(spark, pipeline.source), masters)
     claim_checkpoint(pipeline)
     writer = writer.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
     if once or pipeline.trigger == "once":
@@ -87,7 +85,7 @@ def start(
 
 def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
     lookups = [
-        Lookup(master, one.on, one.how, one.select)
+        Lookup(master, one.on, one.how, one.select, from_description(one.where) or None, one.as_of)
         for one, master in zip(
             pipeline.lookups, masters, strict=False
         )  # followed by those of the steps
@@ -156,7 +154,7 @@ def apply(pipeline: Pipeline, granted: Grants, df: DataFrame) -> DataFrame:
     return df
 
 
-def _read(spark: SparkSession, source: Source) -> DataFrame:
+def read_source(spark: SparkSession, source: Source) -> DataFrame:
     reader = spark.readStream.format(source.format)
     columns = _ddl(source.columns)
     if source.format == "kafka":

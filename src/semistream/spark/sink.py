@@ -75,6 +75,10 @@ def to_warehouse(
 ) -> DataStreamWriter:
     """A stream writer that joins ``df`` with master tables and writes the result exactly once.
 
+    Tables, columns and the target are checked immediately. Set the trigger and the
+    ``checkpointLocation`` on the writer, and start it. A Spark that has no Arrow sinks in Python
+    runs :func:`write_each_batch`.
+
     Parameters
     ----------
     df
@@ -86,10 +90,6 @@ def to_warehouse(
         optionally ``schema=``).
     memory, using
         As in :func:`semistream.enrich`.
-
-    Tables, columns and the target are checked immediately. Set the trigger and the
-    ``checkpointLocation`` on the writer, and start it. A Spark that has no Arrow sinks in Python
-    runs :func:`write_each_batch`.
     """
     if not has(SINK):
         return write_each_batch(df, lookups, output=output, memory=memory, using=using, **options)
@@ -151,7 +151,7 @@ def bind(
     for described in plan.lookups:
         lookup = described.open()
         source, follow = _opened(lookup, batch)
-        binding = Binding(source, lookup.on, lookup.select, lookup.how)
+        binding = Binding(source, lookup.on, lookup.select, lookup.how, lookup.where, lookup.as_of)
         binding.bind(schema)
         assert binding.schema is not None
         for field in list(binding.schema)[len(schema) :]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
@@ -66,10 +66,10 @@ class AutoJoin(Join):
     def _options(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def open(self, master: Any, on: Any, **options: Any) -> Run:
+    def open(self, master: Any, on: Any = None, **options: Any) -> Run:
         source = open_source(master)
-        if not _PLAIN.issuperset(options):  # stores on disk belong to one run
-            return self.chosen(source.ordered).open(source, on, **options)
+        if on is None or not _PLAIN.issuperset(options):  # stores on disk belong to one run
+            return self.chosen(source.ordered and on is not None).open(source, on, **options)
 
         def start(join: Join) -> Run:
             return join.open(source, on, **options)
@@ -91,7 +91,13 @@ class AutoJoin(Join):
         raise InternalError("auto was not resolved before its run was opened; please report this")
 
 
-def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> tuple[Join, str]:
+class Choice(NamedTuple):
+    join: Join
+    why: str
+    rate: float | None = None  # predicted
+
+
+def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> Choice:
     """The join that is predicted to serve the most, and why; nothing is measured."""
     machine = load(source).machine or Machine()
     fallback = auto.chosen(source.ordered)
@@ -105,14 +111,15 @@ def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> tuple[Join, st
             continue
     ranking = sorted(rates, key=lambda name: -rates[name])
     if not ranking:
-        return fallback, f"{fallback.name}: no join fits into the memory"
+        return Choice(fallback, f"{fallback.name}: no join fits into the memory")
     best = ranking[0]
     usual = rates.get(fallback.name, 0.0)
     if rates[best] <= _CLEARLY * usual:
         best = fallback.name
     others = [name for name in ranking if name != best][:1]
     beside = f", {others[0]} {format_rate(rates[others[0]])}" if others else ""
-    return auto.named(best), f"{best}: predicted {format_rate(rates[best])}{beside}"
+    why = f"{best}: predicted {format_rate(rates[best])}{beside}"
+    return Choice(auto.named(best), why, rates[best])
 
 
 class AutoRun:
@@ -146,7 +153,7 @@ class AutoRun:
     def _better(self, batch: pa.RecordBatch) -> Run | None:
         """The run of another join, if the models prefer one."""
         try:
-            join, why = decide(self._auto, self._source, self._seen(batch))
+            join, why, rate = decide(self._auto, self._source, self._seen(batch))
         except SemistreamError:  # the batch is wrong: pushing it raises
             return None
         except Exception:  # a prediction that fails must not stop the stream
@@ -154,8 +161,10 @@ class AutoRun:
             return None
         _log.info("auto: %s", why)
         if join.name == self.join.name:
+            self.stats.predicted_rate = rate
             return None
         run = self._start(join)
+        run.stats.predicted_rate = rate
         if self._wanted is not None:
             run.use(self._wanted)
         return run

@@ -39,6 +39,12 @@ class TuningPlan:
         """Seconds: expected and longest."""
         return self.prediction.wait
 
+    def open(self, master: Any, on: Any, **options: Any) -> Any:
+        """Open the join; ``run.stats`` has the predicted rate beside the measured one."""
+        run = self.join.open(master, on, **options)
+        run.stats.predicted_rate = self.rate
+        return run
+
     def code(self) -> str:
         """The join as Python code."""
         return f"ss.join({self.join.name!r}, {', '.join(options_of(self.join))})"
