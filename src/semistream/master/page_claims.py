@@ -57,20 +57,21 @@ class StoredClaims:
         return Claims(rows, checksums.view(np.uint64), last_codes)
 
     def _read(self, extents: Extents) -> Any:
-        """All ranges with one call: a disk that fails now and then should not fail every time."""
+        """All ranges with one call, repeated once: a fault may be transient, and the page that is
+        to be checked has been read already."""
         content = bytearray(extents.nbytes)
-        view = memoryview(content)
-        if not self._file.read_ranges(view, extents):
+        view, file = memoryview(content), self._file
+        if not (file.read_ranges(view, extents) or file.read_ranges(view, extents)):
             for place, offset, size in zip(
                 extents.places.tolist(),
                 extents.offsets.tolist(),
                 extents.sizes.tolist(),
                 strict=True,
             ):
-                if self._file.read_into(view[place : place + size], offset) < size:
-                    self._file.reopen()
+                if file.read_into(view[place : place + size], offset) < size:
+                    file.reopen()
                     raise MasterTableError(
-                        f"the page index {self._file.name} is truncated; "
+                        f"the page index {file.name} is truncated; "
                         "restore the file from a copy or build the table again"
                     )
         return np.frombuffer(content, np.int64)
