@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
+.PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka test-spark-versions test-oldest-spark check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-changes bench-tables soak fuzz clean wheel docs browser
 
 help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -32,10 +32,20 @@ $(INSTALLED): pyproject.toml
 
 install: $(INSTALLED)  ## Create the virtual environment, with all tools
 
-demo: $(INSTALLED)  ## Stream a million sales through a pipeline into a Delta table, and query it
+docs: $(INSTALLED)  ## Build the documentation into .data/site; a broken link is an error
+	@echo "==> documentation"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+browser:  ## Install Chromium for the tests of the live page, where apt-get can
+	@command -v chromium > /dev/null || \
+	  { test "$$(id -u)" = 0 && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	    > /dev/null 2>&1 || echo "==> no Chromium: the tests of the live page will be skipped"
+
+demo: $(INSTALLED)  ## Stream sales through a pipeline, and through Spark's own join; about a minute
 	@$(BIN)/semistream demo
 
-test: $(INSTALLED)  ## Run the quick tests, a few minutes
+test: $(INSTALLED)  ## Run the quick tests, about five minutes on two cores
 	@echo "==> quick tests"
 	@$(BIN)/python -m pytest -m "not slow and not kafka" -n $(WORKERS) --dist loadgroup
 
@@ -45,7 +55,7 @@ test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every
 
 test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, databases and writers, fill disks, truncate files
 	@echo "==> fault tests with Spark and the sinks"
-	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sinks tests/pipeline tests/cli tests/lab
+	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sinks tests/pipeline tests/cli tests/lab tests/examples tests/packaging
 
 test-long: $(INSTALLED)  ## Run the further seeds and warehouses of the slow tests: 100,000 schedules
 	@echo "==> long tests"
@@ -59,6 +69,16 @@ test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a 
 test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, downloaded by Maven
 	@echo "==> tests with Kafka"
 	@SEMISTREAM_KAFKA_JARS=.data/kafka $(BIN)/python -m pytest -m kafka tests/kafka
+
+test-spark-versions: $(INSTALLED)  ## Run the Spark tests with Spark 3.5, 4.0, 4.1, 4.2 and 4.3, each in its own environment
+	@$(BIN)/python tests/spark_versions.py
+
+test-oldest-spark: $(INSTALLED)  ## Run a few Spark tests with the oldest supported version
+	@$(BIN)/python tests/spark_versions.py --short
+
+wheel: $(INSTALLED)  ## Build the wheel into dist/, and test it in an empty environment
+	@$(BIN)/python -m build --wheel --outdir dist .
+	@$(BIN)/python -m pytest tests/packaging
 
 check: $(INSTALLED)  ## Check lint, format, types and import contracts
 	@echo "==> ruff"
@@ -97,6 +117,10 @@ bench-shapes: $(INSTALLED)  ## Measure tables of many shapes against int64 keys 
 bench-drain: $(INSTALLED)  ## Measure batches that are drained one by one against LMDB; SIZE=small for a quick run
 	@echo "==> drained batches, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_drain --size $(SIZE) --joins sweepjoin,inlj,cinlj
+
+bench-changes: $(INSTALLED)  ## Measure a join while its table changes, and syncs; SIZE=small for a quick run
+	@echo "==> tables that change, size $(SIZE)"
+	@$(BIN)/python -m lab.bench_changes --size $(SIZE)
 
 bench-tables: $(INSTALLED)  ## Write the results of bench-shapes and bench-drain into docs/benchmarks.md
 	@$(BIN)/python -m lab.bench_tables

@@ -30,6 +30,8 @@ class Case:
     select: Sequence[str] | Mapping[str, str] | None = None
     page_bytes: int = 1024
     options: Mapping[str, Any] = field(default_factory=dict)
+    where: Any = None  # conditions, and the same as a function of two rows
+    condition: naive.Where = None
     cuts: tuple[int, ...] = (7, ALL_AT_ONCE)
 
     remembered: dict[str, naive.Rows] = field(default_factory=dict, repr=False, compare=False)
@@ -41,7 +43,7 @@ class Case:
     def expected(self, how: str) -> naive.Rows:
         """The expected rows; computed once for all joins."""
         if how not in self.remembered:
-            rows = naive.join(self.stream, self.master, self.on, how, self.select)
+            rows = naive.join(self.stream, self.master, self.on, how, self.select, self.condition)
             self.remembered[how] = rows
         return self.remembered[how]
 
@@ -123,12 +125,12 @@ def smallest_memory(
     Another test checks that the budget in an error message suffices; here a join that names too
     little gets slightly more.
     """
-    select = options.pop("select", None)
+    select, where = options.pop("select", None), options.pop("where", None)
     memory = 100
     for _ in range(60):
         join = ss.join(algorithm, memory=memory, **options)
         try:
-            with join.open(master, on=on, select=select) as run:
+            with join.open(master, on=on, select=select, where=where) as run:
                 for batch in batches:
                     run.push(batch)  # raises before it joins anything
             return memory

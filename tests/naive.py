@@ -7,7 +7,7 @@ every stream row looks its key up. Slow and entirely in memory.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,18 +16,64 @@ Rows = list[tuple[Any, ...]]
 RowsByKey = dict[tuple[Any, ...], Rows]
 On = str | Sequence[str] | Mapping[str, str]
 Select = Sequence[str] | Mapping[str, str] | None
+Where = Callable[[dict[str, Any], dict[str, Any]], bool] | None
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
 _PLAIN = {int, str, bytes, bool, type(None)}
 
 
 def join(
-    stream: pa.Table, master: pa.Table, on: On, how: str = "inner", select: Select = None
+    stream: pa.Table,
+    master: pa.Table,
+    on: On,
+    how: str = "inner",
+    select: Select = None,
+    where: Where = None,
 ) -> Rows:
     """All rows of the join, in stream order, as tuples of Python values."""
     assert how in HOWS, how
     chosen = master_columns(stream.column_names, master.column_names, on, select)
+    if where is not None:
+        return conditional(stream, master, on, how, list(chosen), where)
     return probe(stream, rows_by_key(master, on, chosen), on, how, len(chosen))
+
+
+def conditional(
+    stream: pa.Table, master: pa.Table, on: On, how: str, chosen: list[str], where: Any
+) -> Rows:
+    """Every stream row meets every master row; ``where`` decides about those with equal keys."""
+    pairs, rows, out = key_pairs(on).items(), master.to_pylist(), []
+    for row in stream.to_pylist():
+        found = [
+            other
+            for other in rows
+            if all(row[s] is not None and row[s] == other[m] for s, m in pairs)
+            and where(row, other)
+        ]
+        values = tuple(row.values())
+        if how in ("left_semi", "left_anti"):
+            out += [values] if bool(found) == (how == "left_semi") else []
+        elif found or how == "inner":
+            out += [values + tuple(other[name] for name in chosen) for other in found]
+        else:
+            out.append(values + (None,) * len(chosen))
+    return out
+
+
+def as_of(master: pa.Table, key: str, time: str, begin: str, end: str | None = None) -> Where:
+    """The condition that a row was valid at a tuple's time: it began last, and has not ended."""
+    rows = master.to_pylist()
+
+    def was_valid(row: dict[str, Any], other: dict[str, Any]) -> bool:
+        now = row[time]
+        if now is None or other[begin] > now:
+            return False
+        if end is not None and other[end] is not None and other[end] <= now:
+            return False
+        later = (one[begin] for one in rows if one[key] == other[key])
+        return not any(other[begin] < moment <= now for moment in later)
+
+    return was_valid
 
 
 def rows_by_key(master: pa.Table, on: On, chosen: Iterable[str]) -> RowsByKey:

@@ -54,6 +54,23 @@ def test_links_are_valid(page: Path) -> None:
     assert not broken, f"{_name(page)} links to {broken}"
 
 
+def test_messages_in_troubleshooting_exist() -> None:
+    """Each heading quotes a part of a message of the code, as it is written there."""
+    code = "".join(path.read_text() for path in SOURCE.rglob("*.py"))
+    spoken = re.sub(r'"\s*\n\s*f?"', "", code)  # a message may go on in the next line
+    page = (ROOT / "docs/troubleshooting.md").read_text()
+    quoted = re.findall(r"^### `(.+)`$", page, re.MULTILINE)
+    assert len(quoted) > 10
+    assert [part for part in quoted if part not in spoken] == []
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    """Also those whose entry waits as a comment until their page is written."""
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[2]
+    pages = [page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")]
+    assert [page for page in pages if page not in navigation] == []
+
+
 def _is_there(page: Path, target: str) -> bool:
     if re.match(r"[a-z]+:", target):  # another site
         return True
@@ -78,3 +95,10 @@ def _anchors(page: Path) -> set[str]:
 
 def _is_word(character: str) -> bool:
     return unicodedata.category(character)[0] in "LNM"
+
+
+def test_the_example_of_conditions_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs" / "conditions.md").read_text()
+    (block,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    exec(compile(block, "docs/conditions.md", "exec"), {})

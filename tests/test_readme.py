@@ -1,4 +1,4 @@
-"""The README's examples work."""
+"""The README's example prints what the README says, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -14,42 +14,51 @@ import semistream as ss
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
+START = (ROOT / "docs/getting-started.md").read_text()
+CHOOSING = (ROOT / "docs/choosing-a-join.md").read_text()
 
 
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-
-
-def run(example: str) -> None:
-    exec(compile(example, "README.md", "exec"), {})
-
-
-def test_the_example_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (example,) = [text for text in EXAMPLES if "pyspark" not in text]
-    run(example)
-    printed = capsys.readouterr().out
-    assert printed.count("'price': 9.99") == 3
-    assert printed.count("'price': None") == 1
+def blocks(text: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
 @pytest.mark.xdist_group("spark-local")
-def test_the_example_with_spark_runs(tmp_path: Path) -> None:
+def test_the_example_prints_what_the_readme_says(tmp_path: Path) -> None:
     """In a separate process: it leaves a Spark session behind."""
-    (example,) = [text for text in EXAMPLES if "pyspark" in text]
+    (example,) = blocks(README, "python")
+    (expected,) = blocks(README, "text")
+    work, temporary = tmp_path / "work", tmp_path / "temporary"
+    work.mkdir()
+    temporary.mkdir()
     done = subprocess.run(
         [sys.executable, "-c", example],
-        cwd=tmp_path,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+        cwd=work,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "TMPDIR": str(temporary)},
         capture_output=True,
         text=True,
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    assert re.search(r"\| *9\.99\| *50000\|", done.stdout), done.stdout
+    assert done.stdout.strip() == expected.strip()
+    assert list(work.iterdir()) == [], "nothing is left in the working folder"
+
+
+def test_the_example_without_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (example,) = [text for text in blocks(START, "python") if "MasterTable.build" in text]
+    exec(compile(example, "getting-started.md", "exec"), {})
+    printed = capsys.readouterr().out
+    assert printed.count("'price': 9.99") == 3
+    assert printed.count("'price': None") == 1
+    assert list(tmp_path.iterdir()) == [], "nothing is left in the working folder"
+
+
+def test_the_readme_is_one_screen_and_a_half() -> None:
+    assert len(README.splitlines()) <= 90
 
 
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
 def test_every_join_is_in_the_table(algorithm: str) -> None:
-    assert f"[`{algorithm}`](docs/algorithms/{algorithm}.md)" in README
+    assert f"[`{algorithm}`](algorithms/{algorithm}.md)" in CHOOSING

@@ -19,6 +19,7 @@ from semistream.errors import (
 )
 
 if TYPE_CHECKING:
+    from semistream.engine.conditions import Between, Compare, Predicate
     from semistream.joins import (
         ALGORITHMS,
         CachedHybridJoin,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from semistream.master.sync import DeltaSource, KafkaSource, ParquetSource, SqlSource
     from semistream.overload.options import Parking, Shedding
     from semistream.spark.build import build_master
+    from semistream.spark.dashboard import dashboard
     from semistream.spark.enrich import Lookup, enrich
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
@@ -50,10 +52,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ALGORITHMS",
+    "Between",
     "BudgetError",
     "CachedHybridJoin",
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
+    "Compare",
     "ConfigError",
     "DeltaSource",
     "HybridJoin",
@@ -70,6 +74,7 @@ __all__ = [
     "ParquetSource",
     "Parking",
     "PostgresSink",
+    "Predicate",
     "ReducedMeshJoin",
     "Run",
     "SchemaError",
@@ -80,6 +85,7 @@ __all__ = [
     "SweepJoin",
     "XHybridJoin",
     "build_master",
+    "dashboard",
     "enrich",
     "join",
     "predict",
@@ -109,6 +115,7 @@ _LAZY = {
         ],
         "semistream.joins",
     ),
+    **dict.fromkeys(["Between", "Compare", "Predicate"], "semistream.engine.conditions"),
     "MasterTable": "semistream.master",
     **dict.fromkeys(
         ["DeltaSource", "KafkaSource", "ParquetSource", "SqlSource"], "semistream.master.sync"
@@ -119,6 +126,7 @@ _LAZY = {
     "Shedding": "semistream.overload.options",
     "SqlMaster": "semistream.master.sql",
     "build_master": "semistream.spark.build",
+    "dashboard": "semistream.spark.dashboard",
     "enrich": "semistream.spark.enrich",
     "join": "semistream.tuning.auto",
     "predict": "semistream.tuning",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from semistream.cli._demo_pipeline import clear
+from semistream.errors import ConfigError
 
 for module in ("pyspark", "pydantic", "yaml"):
     pytest.importorskip(module)
@@ -27,7 +31,28 @@ def test_it_ends_with_an_answer(output: str, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"16,000 sales in the {output} warehouse, each exactly once" in done.stdout
-    assert "top suppliers" in done.stdout
-    assert "1 from Spark to Python" in done.stdout
-    assert (tmp_path / "demo/pipeline.yaml").exists()
+    said, folder = done.stdout, tmp_path / "demo"
+    assert "4. The warehouse: 16,000 sales, each exactly once" in said
+    assert len(re.findall(r"supplier +\d+ +[\d,]+ sales", said)) == 5
+    assert re.search(rf"[\d,]+  semistream, the default join, rows written to {output}", said)
+    assert re.search(r"[\d,]+  Spark's own join, rows discarded", said)
+    assert f"report    {folder}/report.html" in said
+    assert f"pipeline  {folder}/pipeline.yaml" in said
+    assert "embedded" in (folder / "report.html").read_text()
+    assert (folder / "pipeline.yaml").exists()
+
+
+def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(ConfigError, match="has other files; give an empty or a new folder"):
+        clear(tmp_path)
+    assert (tmp_path / "thesis.tex").exists()
+
+
+def test_a_demo_replaces_only_what_a_demo_made(tmp_path: Path) -> None:
+    for name in ("pipeline.yaml", "report.html", "mine.txt"):
+        (tmp_path / name).write_text("")
+    (tmp_path / "sales").mkdir()
+    (tmp_path / "sales" / "000.parquet").write_text("")
+    clear(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "pipeline.yaml"]

@@ -61,7 +61,7 @@ def conform(algorithm: str, how: str, case: Case, master: Any) -> None:
         memory = budgets[turn % len(budgets)]
         options = {**soon(algorithm), **case.options}
         join = ss.join(algorithm, memory=memory, how=how, **options)
-        with join.open(master, on=case.on, select=case.select) as run:
+        with join.open(master, on=case.on, select=case.select, where=case.where) as run:
             out = drive(run, cut(case.stream, size))
             naive.same_rows(naive.rows_of(out), expected)
             assert run.schema.names == case.columns(how)
@@ -74,7 +74,7 @@ def least_memory(algorithm: str, case: Case, master: Any) -> int:
     identity = (algorithm, id(case))
     if identity not in _least:
         batches = cut(case.stream, len(case.stream) + 1)
-        options = {"how": "left", "select": case.select, **case.options}
+        options = {"how": "left", "select": case.select, "where": case.where, **case.options}
         _least[identity] = smallest_memory(algorithm, master, batches, case.on, **options)
     return _least[identity]
 

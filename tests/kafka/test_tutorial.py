@@ -105,7 +105,7 @@ def test_the_tutorial(broker: str, tmp_path: Path, capsys: pytest.CaptureFixture
     ]
     send(broker, orders)
     log = tmp_path / "log"
-    running_line = r"run orders\.yaml$"
+    running_line = r"run orders\.yaml --ui$"
     with open(log, "w") as out:
         running = subprocess.Popen(
             reader.arguments(running_line),

@@ -24,9 +24,10 @@ def parking_run(
     how: str = "inner",
     clock: FakeClock | None = None,
     open_with: dict[str, Any] | None = None,
+    memory: int = 100_000,
     **options: Any,
 ) -> Any:
-    join = ss.join(algorithm, memory=100_000, how=how)
+    join = ss.join(algorithm, memory=memory, how=how)
     parking = ss.Parking(folder / "parked", **{"buffer": 20_000, **options})
     return join.open(
         master, on="k", unmatched="park", parking=parking, wall_clock=clock or FakeClock(1000.0),
@@ -235,6 +236,27 @@ def test_with_shedding(tmp_path: Path) -> None:
         found += all_of(run, run.flush())
         assert run.parked == 0
     naive.same_rows(found, joined(batches, range(400), "inner"))
+
+
+def test_returned_tuples_are_kept_on_disk_until_they_are_parked_there(tmp_path: Path) -> None:
+    """They are served without a match, and only gathered in memory, when the process dies."""
+    master = table(tmp_path, range(10))
+    open_with = {"shedding": ss.Shedding("keep", store=tmp_path / "shed"), "buffer": 20_000}
+    options = {"open_with": open_with, "memory": 400_000, "buffer": 200_000}
+    run = parking_run(master, tmp_path, **options)
+    for start in range(1000, 2600, 200):
+        run.offer(batch(range(start, start + 200), start))
+    while run.stats.waiting or run.stored:
+        all_of(run, run.step())
+    shed = run.overload.shed
+    assert shed
+    assert run.parked == 0
+    crash(run)
+    with parking_run(master, tmp_path, **options) as again:
+        assert again.stored == shed
+        all_of(again, again.flush())
+        assert again.parked == shed
+    assert list((tmp_path / "shed").glob("*.arrow")) == []
 
 
 @pytest.mark.parametrize(

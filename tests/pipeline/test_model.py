@@ -74,7 +74,7 @@ def test_a_good_file(write: Any) -> None:
     ("old", "new", "line", "says"),
     [
         ("name: sales", "name: 'sa les'", 1, "name: 'sa les'"),
-        ("name: sales", "", 2, "name: missing field"),
+        ("name: sales", "", 2, "name: missing field, which is required"),
         ("format: parquet", "format: ''", 3, "source.format: ''"),
         ("  path: {folder}/in\n", "", 2, "source: .*needs path"),
         ("  path: {folder}/in", "  path: 7", 4, "source.path: '7'"),
@@ -93,6 +93,16 @@ def test_a_good_file(write: Any) -> None:
         ("on: product_id", "on: []", 9, "lookups.0.on"),
         ("how: left", "how: outer", 10, "lookups.0.how: 'outer'"),
         ("select: [price]", "select: [prize]", 11, "lookups.0.select: .*'prize'"),
+        ("select: [price]", "as_of: sold_at", 11, "lookups.0.as_of: .*has no history"),
+        ("select: [price]", "where: {{compare: [quantity, <, 1, 2]}}", 11, "lookups.0.where.*give"),
+        ("select: [price]", "where: {{compare: [quantity, =<, price]}}", 11, "lookups.0.where.*=<"),
+        (
+            "select: [price]",
+            "where: {{between: [n, low, high], off: x}}",
+            11,
+            "unknown field 'off'",
+        ),
+        ("select: [price]", "where: {{compare: [quantity, <, prize]}}", 11, "where.*'prize'"),
         ("compute: {{amount: quantity * price}}", "compute: 7", 13, "steps.0.compute: '7'"),
         ("where: amount > 0", "were: amount > 0", 14, "steps.1.were: .*unknown field"),
         ("where: amount > 0", "where: ''", 14, "steps.1.where: ''"),
@@ -108,7 +118,7 @@ def test_a_good_file(write: Any) -> None:
             "where: amount > 0",
             "new_only: {{master: x}}",
             14,
-            "steps.1.new_only.on: missing field",
+            "steps.1.new_only.on: missing field, which is required",
         ),
         ("where: amount > 0", "new_only: {{master: x, on: a}}", 14, "steps.1.new_only.master: 'x'"),
         ("where: amount > 0", "surrogate_key: {{mapping: x}}", 14, "surrogate_key.source"),
@@ -119,7 +129,7 @@ def test_a_good_file(write: Any) -> None:
         ("  path: {folder}/out", "  path: x\n  table: y", 15, "output parquet has no field table"),
         ("  path: {folder}/out", "  path: x\n  compression: zip", 18, "sink.compression: 'zip'"),
         ("  path: {folder}/out", "  path: x\n  durable: perhaps", 18, "sink.durable: 'perhaps'"),
-        ("checkpoint: {folder}/checkpoint", "", 1, "checkpoint: missing field"),
+        ("checkpoint: {folder}/checkpoint", "", 1, "checkpoint: missing field, which is required"),
         ("{folder}/checkpoint", "{folder}/pipeline.yaml", 18, "checkpoint: .*is a file"),
         ("trigger: 5 seconds", "trigger: sometimes", 19, "trigger: 'sometimes'"),
         ("memory: 64MB", "memory: much", 20, "memory: 'much'"),
@@ -166,6 +176,8 @@ lookups:
     on: k
     how: inner
     select: [k]
+    where: {compare: [a, <, b]}
+    as_of: t
     sync:
       parquet: x
       delta: x

@@ -18,7 +18,11 @@ from typer.main import get_command
 from semistream.errors import SemistreamError
 
 # The order in --help; other commands are listed last.
-_ORDER = ("demo", "master", "run", "tune", "generate", "bench", "reproduce", "warm-up")
+_ORDER = ("demo", "master", "run", "report", "tune", "generate", "bench", "reproduce", "warm-up")
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C; not a KeyboardInterrupt, which Click takes for itself."""
 
 
 class _CommandsByModule(TyperGroup):
@@ -39,6 +43,13 @@ class _CommandsByModule(TyperGroup):
         command.name = cmd_name
         return command
 
+    def invoke(self, ctx: Any) -> Any:
+        """Click would end an interrupted command with its own words and code 1."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise _Interrupted from None
+
 
 app = typer.Typer(
     name="semistream",
@@ -52,9 +63,9 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from semistream import __version__
 
-        print(f"semistream {version('semistream')}")
+        print(f"semistream {__version__}")
         raise typer.Exit
 
 
@@ -72,9 +83,11 @@ def _root(
 
 
 def main() -> None:
-    """Entry point of the ``semistream`` script."""
+    """Run a command; the script is :func:`semistream.command.main`."""
     try:
         app()
     except SemistreamError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
+    except _Interrupted:
+        raise KeyboardInterrupt from None  # semistream.command ends with one line

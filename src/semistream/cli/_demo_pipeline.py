@@ -1,12 +1,15 @@
-"""``semistream demo``: generated sales, a YAML pipeline, a warehouse, and a query on it."""
+"""``semistream demo``: a table, a YAML pipeline, Spark's own join beside it, and a warehouse.
+
+The functions compute; :mod:`semistream.cli._demo_story` prints.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator
+import json
+import os
+import shutil
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import pyarrow as pa
 from semistream.errors import ConfigError, InternalError
 
 BATCHES = 8
+OWN_JOIN_SECONDS = 8.0
 PIPELINE = """\
 name: demo
 source:
@@ -34,145 +38,178 @@ checkpoint: {folder}/checkpoint
 memory: {memory}
 using: {join}
 """
+_MADE = (
+    "products",
+    "products.parquet",
+    "sales",
+    "warehouse",
+    "checkpoint",
+    "own-join-checkpoint",
+    "metrics.jsonl",
+    "report.html",
+)
 
 
 @dataclass(frozen=True)
-class PipelineResult:
-    """Row count and times of the demo, and the result of the warehouse query."""
+class Demo:
+    """The options of a demo."""
 
+    folder: Path
     rows: int
-    prepare_seconds: float
-    run_seconds: float
-    answer: pa.Table
+    tuples: int
+    memory: str
+    join: str
+    exponent: float
+    output: str
+
+    @property
+    def pipeline(self) -> Path:
+        return self.folder / "pipeline.yaml"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def report(self) -> Path:
+        return self.folder / "report.html"
 
 
-def prepare(
-    folder: Path, rows: int, tuples: int, memory: str, join: str, exponent: float, output: str
-) -> Path:
-    """Write products as a master table, sales as files, and the pipeline that joins them."""
+def default_folder() -> Path:
+    """One folder for all demos, so that they do not fill the disk."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "semistream" / "demo"
+
+
+def clear(folder: Path) -> None:
+    """Remove what an earlier demo made; refuse a folder with other files."""
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / "pipeline.yaml").exists():
+        raise ConfigError(f"folder={str(folder)!r} has other files; give an empty or a new folder")
+    try:
+        for name in _MADE:
+            path = folder / name
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"folder={str(folder)!r} cannot be used: {error.strerror}") from error
+
+
+def check(demo: Demo) -> None:
+    """Raise for a bad option before anything is built, and make the folder."""
+    import semistream as ss
+
+    if demo.output not in ("delta", "parquet"):
+        raise ConfigError(f"output={demo.output!r}: choose delta or parquet")
+    ss.join(demo.join, memory=demo.memory)
+    clear(demo.folder)
+
+
+def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
+    """Write products as a master table and for Spark, sales as files, and the pipeline.
+
+    ``progress`` is called with the step, the rows done and the total number of rows.
+    """
     import pyarrow.parquet as pq
 
     import semistream as ss
     from semistream.workload.relations import products
     from semistream.workload.stream import sales
 
-    if output not in ("delta", "parquet"):
-        raise ConfigError(f"output={output!r}: choose delta or parquet")
-    ss.join(join, memory=memory)  # first, so that a bad option fails before the build
+    names = {"sort": "sorting products", "write": "writing pages"}
     ss.MasterTable.build(
-        products(rows), folder / "products", key="product_id", unique=True, overwrite=True
+        products(demo.rows),
+        demo.folder / "products",
+        key="product_id",
+        unique=True,
+        progress=lambda stage, done, total: progress(
+            names.get(stage, stage), done, total or demo.rows
+        ),
     )
-    (folder / "sales").mkdir(parents=True, exist_ok=True)
-    size = -(-tuples // BATCHES)
-    stream = sales(tuples, rows, exponent=exponent, scattered=True, batch_rows=size)
+    done = 0
+    rows = products(demo.rows)
+    with pq.ParquetWriter(demo.folder / "products.parquet", rows.schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+            done += batch.num_rows
+            progress("products for Spark", done, demo.rows)
+    (demo.folder / "sales").mkdir()
+    done, size = 0, -(-demo.tuples // BATCHES)
+    stream = sales(demo.tuples, demo.rows, exponent=demo.exponent, scattered=True, batch_rows=size)
     for number, batch in enumerate(stream):
         table = pa.Table.from_batches([batch])
-        pq.write_table(table, folder / "sales" / f"{number:03d}.parquet")
-    file = folder / "pipeline.yaml"
-    file.write_text(PIPELINE.format(folder=folder, output=output, memory=memory, join=join))
-    return file
+        pq.write_table(table, demo.folder / "sales" / f"{number:03d}.parquet")
+        done += batch.num_rows
+        progress("generating sales", done, demo.tuples)
+    text = PIPELINE.format(
+        folder=demo.folder, output=demo.output, memory=demo.memory, join=demo.join
+    )
+    demo.pipeline.write_text(text)
 
 
-def query_warehouse(folder: Path, output: str) -> tuple[int, pa.Table]:
-    """Return the number of rows in the warehouse and the suppliers with the highest revenue."""
+def enrich(demo: Demo, show: Callable[[Any], None]) -> list[tuple[int, float]]:
+    """Run the pipeline; rows and seconds of its micro-batches."""
+    from semistream.cli.report import write_report
+    from semistream.cli.run import run_pipeline
+
+    run_pipeline(demo.pipeline, once=True, metrics_file=demo.metrics, show=show)
+    write_report(demo.metrics, demo.report)
+    records = [json.loads(line) for line in demo.metrics.read_text().splitlines()]
+    return [(record["rows_in"], record["seconds"]) for record in records]
+
+
+def own_join(demo: Demo, show: Callable[[int, float], None]) -> list[tuple[int, float]]:
+    """The same batches through Spark's own join, for a few seconds."""
+    from semistream.pipeline import load
+    from semistream.spark.own_join import own_join_batches
+
+    pipeline, _ = load(demo.pipeline)
+    return own_join_batches(
+        pipeline,
+        demo.folder / "products.parquet",
+        "product_id",
+        ["price", "supplier_id"],
+        demo.folder / "own-join-checkpoint",
+        OWN_JOIN_SECONDS,
+        show,
+    )
+
+
+def rate(batches: Sequence[tuple[int, float]]) -> float | None:
+    """The median rate without the first batch, which also starts the query and its workers.
+
+    >>> rate([(100, 10.0), (100, 1.0), (100, 2.0), (100, 1.0)])
+    100.0
+    >>> rate([(100, 10.0)])
+    10.0
+    """
+    measured = batches[1:] or batches
+    rates = [rows / seconds for rows, seconds in measured if seconds]
+    return statistics.median(rates) if rates else None
+
+
+def query_warehouse(demo: Demo) -> pa.Table:
+    """The suppliers with the highest revenue; raises if sales are missing or duplicated."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
-    if output == "delta":
+    place = demo.folder / "warehouse"
+    if demo.output == "delta":
         from deltalake import DeltaTable
 
-        facts = DeltaTable(str(folder / "warehouse")).to_pyarrow_table()
+        facts = DeltaTable(str(place)).to_pyarrow_table()
     else:
-        facts = ds.dataset(folder / "warehouse", format="parquet").to_table()
+        facts = ds.dataset(place, format="parquet").to_table()
+    distinct = pc.count_distinct(facts["sale_id"]).as_py()
+    if not facts.num_rows == distinct == demo.tuples:
+        raise InternalError(
+            f"the warehouse has {facts.num_rows} rows of {distinct} sales, the stream had "
+            f"{demo.tuples}"
+        )
     revenue = pc.multiply(facts["price"], pc.cast(facts["quantity"], pa.float64()))
     totals = facts.append_column("revenue", revenue).group_by("supplier_id")
-    totals = totals.aggregate([("revenue", "sum"), ("sale_id", "count")])
+    totals = totals.aggregate([("sale_id", "count"), ("revenue", "sum")])
     best = totals.sort_by([("revenue_sum", "descending")]).slice(0, 5)
-    return facts.num_rows, best.select(["supplier_id", "sale_id_count", "revenue_sum"])
-
-
-def run_pipeline_demo(
-    folder: Path,
-    rows: int,
-    tuples: int,
-    memory: str,
-    join: str,
-    exponent: float,
-    output: str,
-    on_message: Callable[[str], None] = lambda text: None,
-) -> PipelineResult:
-    """Run the whole demo; ``on_message`` is called with each progress message."""
-    from semistream.cli.run import plan_of, run_pipeline
-    from semistream.warmup.background import warm_up_in_background
-
-    warm_up_in_background()
-    start = time.perf_counter()
-    on_message(f"generating {rows:,} products and {tuples:,} sales")
-    file = prepare(folder, rows, tuples, memory, join, exponent, output)
-    prepared = time.perf_counter()
-    on_message(file.read_text())
-    on_message(plan_of(file)[3])
-    run_pipeline(file, once=True, show=lambda figures: on_message(str(figures)))
-    done = time.perf_counter()
-    count, answer = query_warehouse(folder, output)
-    if count != tuples:
-        raise InternalError(f"the warehouse has {count} rows, the stream had {tuples}")
-    return PipelineResult(count, prepared - start, done - prepared, answer)
-
-
-def show_pipeline(
-    rows: int,
-    tuples: int,
-    memory: str,
-    join: str,
-    exponent: float,
-    output: str,
-    folder: Path | None,
-) -> None:
-    """Run the demo and print the result."""
-    from importlib.util import find_spec
-
-    for module, extra in (("pyspark", "spark"), ("yaml", "pipeline"), ("pydantic", "pipeline")):
-        if find_spec(module) is None:
-            raise ConfigError(
-                f"the demo needs {module}: pip install 'semistream[{extra}]', or run only the join "
-                "with semistream demo --engine"
-            )
-    if output == "delta" and find_spec("deltalake") is None:
-        print("deltalake is not installed: the warehouse will be a folder of Parquet files")
-        output = "parquet"
-    with _folder(folder) as place:
-        result = run_pipeline_demo(
-            place, rows, tuples, memory, join, exponent, output, lambda t: print(t, flush=True)
-        )
-        print(
-            f"\n{result.rows:,} sales in the {output} warehouse, each exactly once; generated in "
-            f"{result.prepare_seconds:.0f} s, enriched in {result.run_seconds:.0f} s "
-            "(including Spark startup)\n"
-        )
-        _print_table(result.answer)
-        if folder is not None:
-            print(
-                f"\nall files are in {place}; to run it again: semistream run {place}/pipeline.yaml"
-            )
-
-
-@contextlib.contextmanager
-def _folder(folder: Path | None) -> Iterator[Path]:
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder.absolute()
-        return
-    with tempfile.TemporaryDirectory(prefix="semistream-demo-") as made:
-        yield Path(made)
-
-
-def _print_table(answer: pa.Table) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    table: Any = Table("supplier", "sales", "revenue", title="top suppliers", title_justify="left")
-    for row in answer.to_pylist():
-        supplier, count, revenue = row.values()
-        table.add_row(str(supplier), f"{count:,}", f"{revenue:,.2f}")
-    Console(file=sys.stdout).print(table)
+    return best.select(["supplier_id", "sale_id_count", "revenue_sum"])

@@ -17,7 +17,7 @@ __all__ = ["app", "run_demo"]
 def demo(
     engine: bool = typer.Option(False, "--engine", help="Run only the join, without Spark."),
     rows: int = typer.Option(2_000_000, min=1, help="Number of products in the master table."),
-    tuples: int = typer.Option(1_000_000, min=1, help="Number of sales in the stream."),
+    tuples: int = typer.Option(4_000_000, min=1, help="Number of sales in the stream."),
     memory: str | None = typer.Option(
         None, help="Memory budget of the join. Default: 256MB; 50MB with --engine."
     ),
@@ -25,13 +25,21 @@ def demo(
     exponent: float = typer.Option(1.0, min=0.0, help="Zipf exponent of the sales; 0 is uniform."),
     output: str = typer.Option("delta", help="Warehouse format: delta or parquet."),
     folder: Path | None = typer.Option(
-        None, help="Keep all files in this folder. Default: a temporary folder."
+        None, help="Folder of all files. Default: ~/.cache/semistream/demo, replaced by every demo."
+    ),
+    burst: bool = typer.Option(
+        False, "--burst", help="Run only the join, overload it, and show how it recovers."
     ),
 ) -> None:
-    """Join a skewed stream of sales with products in a pipeline, and query the warehouse."""
+    """Join sales with products in a pipeline, beside Spark's own join, and query the warehouse."""
+    if burst:
+        from semistream.cli._demo_burst import show_burst
+
+        show_burst(rows, memory or "50MB", "chybridjoin" if join == "auto" else join, exponent)
+        return
     if engine:
         show_engine(rows, tuples, memory or "50MB", join, exponent)
         return
-    from semistream.cli._demo_pipeline import show_pipeline
+    from semistream.cli._demo_story import show_pipeline
 
     show_pipeline(rows, tuples, memory or "256MB", join, exponent, output, folder)

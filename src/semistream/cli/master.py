@@ -16,7 +16,7 @@ from rich.table import Table
 
 from semistream.durations import format_duration
 from semistream.errors import ConfigError, SemistreamError
-from semistream.memory import format_size
+from semistream.memory import PAGE_BYTES, format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,10 +76,12 @@ def build_table(
     path: Path,
     key: Sequence[str],
     unique: bool = False,
-    page_bytes: str = "64KiB",
+    page_bytes: str = PAGE_BYTES,
     memory: str = "512MB",
     overwrite: bool = False,
     progress: bool = False,
+    history: str | None = None,
+    valid_to: str | None = None,
 ) -> Info:
     """Build a table from Parquet files or folders, and describe it."""
     from semistream.master import MasterTable
@@ -93,6 +95,8 @@ def build_table(
         memory=memory,
         overwrite=overwrite,
         progress=progress,
+        history=history,
+        valid_to=valid_to,
     )
     return describe(path)
 
@@ -187,15 +191,23 @@ def build_command(
         ..., "--key", "-k", help="Key column; repeat it for a composite key."
     ),
     unique: bool = typer.Option(False, "--unique", help="Fail on duplicate keys."),
-    page_bytes: str = typer.Option("64KiB", help="Size of a page."),
+    page_bytes: str = typer.Option(PAGE_BYTES, help="Size of a page."),
     memory: str = typer.Option("512MB", help="Memory for sorting; larger data spills to disk."),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Publish a new version of an existing table."
     ),
+    history: str | None = typer.Option(
+        None, help="Column from whose time on a row is valid, for as-of joins."
+    ),
+    valid_to: str | None = typer.Option(
+        None, help="Column with the end of a row's validity; default: the next row's begin."
+    ),
 ) -> None:
     """Sort Parquet data by its key and write it as a master table."""
     info = _or_exit(
-        lambda: build_table(source, path, key, unique, page_bytes, memory, overwrite, True)
+        lambda: build_table(
+            source, path, key, unique, page_bytes, memory, overwrite, True, history, valid_to
+        )
     )
     _show(info)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,18 @@ def run_pipeline(
     metrics_file: Path | None = None,
     prometheus: int | None = None,
     show: Any = lambda figures: None,
+    ui: bool = False,
+    port: int | None = None,
+    on_url: Any = lambda url: None,
 ) -> int:
-    """Run until stopped or, with ``once``, until all input is processed. Returns the rows read."""
+    """Run until stopped or, with ``once``, until all input is processed. Returns the rows read.
+
+    ``ui`` serves the live page while it runs; ``on_url`` receives its address.
+    """
     pipeline, document, masters, _ = plan_of(file)
     try:
         from semistream.pipeline import Following
+        from semistream.spark.dashboard import dashboard
         from semistream.spark.errors import original
         from semistream.spark.listener import Metrics
         from semistream.spark.pipeline import open_session, start
@@ -48,10 +56,14 @@ def run_pipeline(
         ) from error
     session = open_session(pipeline)
     try:
-        with (
-            Following(pipeline, _reporter(document)) as following,
-            Metrics(session, metrics_file, prometheus) as metrics,
-        ):
+        with contextlib.ExitStack() as open_until_end:
+            following = open_until_end.enter_context(Following(pipeline, _reporter(document)))
+            metrics = open_until_end.enter_context(
+                Metrics(session, metrics_file, prometheus, document.redact)
+            )
+            if ui:
+                page = open_until_end.enter_context(dashboard(session, port, metrics))
+                on_url(page.url)
             query = start(session, pipeline, masters, once)
             return watch(query, metrics, show, following.check)
     except SemistreamError as error:
@@ -87,6 +99,13 @@ def run(
     once: bool = typer.Option(False, "--once", help="Process the available data, then stop."),
     metrics: Path | None = typer.Option(None, help="Append one JSON line per batch to this file."),
     prometheus: int | None = typer.Option(None, help="Serve metrics on 127.0.0.1:PORT."),
+    ui: bool = typer.Option(False, "--ui", help="Serve a live page on 127.0.0.1 while it runs."),
+    port: int | None = typer.Option(
+        None,
+        min=0,
+        max=65535,
+        help="Port of the live page. Default: 4141, or a free one if it is in use.",
+    ),
 ) -> None:
     """Run the pipeline (source, look-ups, steps, sink) that a YAML file describes."""
     try:
@@ -94,7 +113,16 @@ def run(
         print(plan, flush=True)
         if dry_run:
             return
-        rows = run_pipeline(file, once, metrics, prometheus, _line(sys.stdout))
+        rows = run_pipeline(
+            file,
+            once,
+            metrics,
+            prometheus,
+            _line(sys.stdout),
+            ui or port is not None,
+            port,
+            lambda url: print(f"live page: {url}", flush=True),
+        )
     except SemistreamError as error:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from error

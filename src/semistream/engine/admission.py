@@ -22,6 +22,7 @@ from semistream.engine.front.contract import FrontStage
 from semistream.engine.intake import Intake, Slice
 from semistream.engine.key_match import KeyMatch
 from semistream.engine.output import Output
+from semistream.engine.pair_filter import PairFilter
 from semistream.engine.rows.layout import Rows
 from semistream.keys import Mask
 from semistream.master.index import PageIndex
@@ -46,11 +47,12 @@ class Admission:
         self.unique = False  # master keys are unique
         self.full = False  # the last call stopped because a miss did not fit
         self._key_match: KeyMatch | None = None  # where codes are hashes
+        self._filter: PairFilter | None = None  # where there are conditions
 
     def attach(self, source: PageSource) -> None:
         """Tuples that come now are joined with this version of the table."""
         self.unique = source.distinct
-        self.index = source.index
+        self.index = source.index if self._context.binding.has_key else None
 
     def admit(self, vacant: int, add: Add) -> int:
         """Admit tuples of one slice, with at most ``vacant`` misses; returns the misses added."""
@@ -63,6 +65,9 @@ class Admission:
         unmatched = part.without_key(stop)
         if len(unmatched):
             misses = misses[part.valid[misses]]  # type: ignore[index]
+        if self._context.binding.conditions and len(hit_rows):
+            hit_rows, hit_slots, refused = self._passing(part, hit_rows, hit_slots)
+            unmatched = np.sort(np.r_[unmatched, refused])
         known = self._known_absent(part, misses)
         if known is not None:
             unmatched = np.sort(np.r_[unmatched, misses[known]])
@@ -108,7 +113,7 @@ class Admission:
                 part.position,
                 vacant,
                 most,
-                once=not binding.keeps_master,
+                once=binding.takes_one_row,
             )
             if binding.codec.exact or not len(found.hit_rows):
                 break
@@ -127,6 +132,23 @@ class Admission:
         places = range(first, first + len(binding.master_key))
         batch = np.zeros(len(rows), np.int32)
         return self._key_match.same(front.rows, places, slots, part.key_columns(), batch, rows)
+
+    def _passing(self, part: Slice, rows: Rows, slots: Any) -> tuple[Rows, Any, Rows]:
+        """The hits that pass the conditions, and the tuples none of whose hits does: they are
+        unmatched, as the front stage has all rows of their keys."""
+        binding = self._context.binding
+        self._filter = self._filter or binding.pair_filter()
+        assert self._filter is not None
+        assert self.front is not None
+        passed = self._filter.cached(part, rows, self.front.rows, slots)
+        if passed is None:
+            passed = np.ones(len(rows), np.bool_)
+        refused = np.setdiff1d(rows, rows[passed])
+        rows, slots = rows[passed], slots[passed]
+        if not binding.keeps_master:  # each tuple once
+            rows, first = np.unique(rows, return_index=True)
+            slots = slots[first]
+        return rows, slots, refused
 
     def _emit_hits(self, part: Slice, rows: Rows, slots: Any) -> None:
         if not len(rows):

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
+from semistream.engine.compared_types import check_types
+from semistream.engine.conditions import (
+    AsOf,
+    Condition,
+    Where,
+    conditions_of,
+    master_columns,
+    stream_columns,
+)
 from semistream.errors import ConfigError, SchemaError
 from semistream.keys import Codes, KeyCodec, Mask, int64_view
+from semistream.master.history import END_COLUMN
+
+if TYPE_CHECKING:
+    from semistream.engine.pair_filter import PairFilter
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
 On = str | Sequence[str] | Mapping[str, str]
@@ -49,10 +63,24 @@ def key_pairs(on: On) -> dict[str, str]:
 class Binding:
     """The master's side is checked when a run opens, the stream's when its first batch arrives."""
 
-    def __init__(self, master: HasKey, on: On, select: Select | None, how: str) -> None:
+    def __init__(
+        self,
+        master: HasKey,
+        on: On | None,
+        select: Select | None,
+        how: str,
+        where: Where | None = None,
+        as_of: str | None = None,
+    ) -> None:
         self.how = how
-        pairs = key_pairs(on)
-        if master.key:
+        self.conditions: tuple[Condition, ...] = conditions_of(where)
+        if as_of is not None:
+            self.conditions = (_as_of(master, as_of), *self.conditions)
+        self.has_key = on is not None
+        pairs = {} if on is None else key_pairs(on)
+        if on is None and not self.conditions:
+            raise ConfigError("give on=, the column to join on, or where=, a condition, or both")
+        if master.key and on is not None:
             if set(pairs.values()) != set(master.key) or len(pairs) != len(master.key):
                 raise SchemaError(
                     f"the master table's key is {list(master.key)} but on={on!r} joins "
@@ -63,12 +91,16 @@ class Binding:
         self.master_key = tuple(pairs.values())
         self._master_schema = master.schema
         types = [_field(master.schema, name, "master table").type for name in self.master_key]
-        self.codec = KeyCodec.for_types(types, self.master_key)
+        self.codec = KeyCodec.for_types(types or [pa.int64()], self.master_key or ["(no key)"])
         self._code_column = master.code_column
         self._same_name = {m for s, m in pairs.items() if s == m}
         self._select = self._selection(select)
         self.keeps_master = how in ("inner", "left")
         self.master_columns = [name for name, _ in self._select] if self.keeps_master else []
+        self.condition_columns = master_columns(self.conditions, master.schema)
+        self._stored_schema = _stored_schema(master, self.conditions)
+        for name in self.condition_columns:
+            _field(self._stored_schema, name, "master table")
         self.stream_schema: pa.Schema | None = None
         self.schema: pa.Schema | None = None
 
@@ -92,7 +124,11 @@ class Binding:
         if repeated:
             raise SchemaError(f"the stream has more than one column {repeated[0]!r}; rename one")
         types = [_field(stream, name, "stream").type for name in self.stream_key]
-        self.codec.check(types, self.stream_key)
+        if self.has_key:
+            self.codec.check(types, self.stream_key)
+        for name in stream_columns(self.conditions):
+            _field(stream, name, "stream")
+        check_types(self.conditions, stream, self._stored_schema)
         fields = list(stream)
         taken = set(stream.names)
         if self.keeps_master:
@@ -141,16 +177,23 @@ class Binding:
             )
 
     def _changes(self, master: HasKey) -> Iterator[str]:
-        if master.key != self.master_key:
+        if self.has_key and master.key != self.master_key:
             yield f"its key is {list(master.key)} instead of {list(self.master_key)}"
-        for name in dict.fromkeys((*self.master_key, *self.master_columns)):
-            if name not in master.schema.names:
+        needed = (*self.master_key, *self.master_columns, *self.condition_columns)
+        schema = _stored_schema(master, self.conditions)
+        for name in dict.fromkeys(needed):
+            if name not in schema.names:
                 yield f"column {name!r} is missing"
                 continue
-            was, now = self._master_schema.field(name), master.schema.field(name)
+            was, now = self._stored_schema.field(name), schema.field(name)
             if now.type != was.type:
                 yield f"column {name!r} is {now.type} instead of {was.type}"
-            elif now.nullable and not was.nullable and self.how == "inner":
+            elif (
+                now.nullable
+                and not was.nullable
+                and self.how == "inner"
+                and name not in self.further_columns
+            ):
                 yield f"column {name!r} is nullable now"
 
     def nulls(self, count: int) -> list[pa.Array]:
@@ -159,18 +202,75 @@ class Binding:
 
     @property
     def cached_columns(self) -> list[str]:
-        """Columns that a front stage caches: output columns and, if codes are hashes, the key."""
-        keys = () if self.codec.exact else self.master_key
-        return [*self.master_columns, *keys]
+        """Columns that a front stage caches: output columns; if codes are hashes, the key; and
+        others that conditions read."""
+        return [*self.master_columns, *self.compared_keys, *self.further_columns]
+
+    @property
+    def compared_keys(self) -> list[str]:
+        """The key columns, if equal codes do not mean equal keys."""
+        return [] if self.codec.exact else list(self.master_key)
+
+    @property
+    def further_columns(self) -> list[str]:
+        """Columns that only conditions read."""
+        others = {*self.master_columns, *self.compared_keys}
+        return [name for name in self.condition_columns if name not in others]
+
+    @property
+    def exact(self) -> bool:
+        """Whether a tuple and a row with equal codes match, without any further check."""
+        return self.codec.exact and not self.conditions
+
+    @property
+    def takes_one_row(self) -> bool:
+        """Whether any row of its key decides about a tuple: no column of it is needed."""
+        return not self.keeps_master and not self.conditions
+
+    def pair_filter(self) -> PairFilter | None:
+        """Evaluates the conditions; None: there are none. The stream's schema must be known."""
+        if not self.conditions:
+            return None
+        from semistream.engine.pair_filter import PairFilter
+
+        return PairFilter(self, self._stored_schema)
+
+    def type_of(self, name: str) -> pa.DataType:
+        """The type of a column of the master."""
+        return self._stored_schema.field(name).type
 
     def stream_codes(self, batch: pa.RecordBatch) -> tuple[Codes, Mask | None]:
+        if not self.has_key:
+            return np.zeros(batch.num_rows, np.int64), None
         return self.codec.codes([batch.column(name) for name in self.stream_key])
 
     def master_codes(self, page: pa.RecordBatch) -> tuple[Codes, Mask | None]:
         """The codes of a page's rows: those that it stores, or else computed from its keys."""
         if self._code_column is not None:
             return int64_view(page.column(self._code_column)), None
+        if not self.has_key:
+            return np.zeros(page.num_rows, np.int64), None
         return self.codec.codes([page.column(name) for name in self.master_key])
+
+
+def _as_of(master: HasKey, time: str) -> AsOf:
+    begin = getattr(master, "history", None)
+    if begin is None:
+        raise ConfigError(
+            f"as_of={time!r}: the master table has no history; build it with "
+            "MasterTable.build(..., history='the column with the begin of validity')"
+        )
+    if not isinstance(time, str):
+        raise ConfigError(f"as_of={time!r}: give the name of a column of the stream")
+    return AsOf(time, begin, END_COLUMN)
+
+
+def _stored_schema(master: HasKey, conditions: Sequence[Condition]) -> pa.Schema:
+    """The master's columns, with the end of validity where a condition reads it."""
+    if not any(isinstance(one, AsOf) for one in conditions):
+        return master.schema
+    schema: pa.Schema = master.page_schema  # type: ignore[attr-defined]
+    return schema if END_COLUMN in schema.names else master.schema
 
 
 def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:

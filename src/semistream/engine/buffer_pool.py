@@ -42,6 +42,7 @@ class Frames(Protocol):
     output: PageColumns
     keys: PageColumns
     cached: PageColumns
+    conditions: PageColumns
 
     def load(self, frames: Any, pages: Any) -> int:
         """Read pages into frames, in order; returns how many were read before one failed."""
@@ -161,9 +162,14 @@ class AddressedFrames:
         self.codes = np.zeros(frames, np.int64)
         self.sizes = np.full(frames, -1, np.int64)
         keys = () if binding.codec.exact else binding.master_key  # else they are never compared
-        names = [tuple(some) for some in (binding.master_columns, keys, binding.cached_columns)]
+        wanted = (
+            binding.master_columns, keys, binding.cached_columns, binding.condition_columns
+        )  # fmt: skip
+        names = [tuple(some) for some in wanted]
         self._opened = {some: (openers(some), openers(some).columns_for(frames)) for some in names}
-        self.output, self.keys, self.cached = (self._opened[some][1] for some in names)
+        self.output, self.keys, self.cached, self.conditions = (
+            self._opened[some][1] for some in names
+        )
 
     def load(self, frames: Any, pages: Any) -> int:
         reader = self._reader
@@ -193,11 +199,15 @@ class BatchFrames:
         self._held: list[Any] = [None] * frames  # batches and codes
         self.codes = np.zeros(frames, np.int64)
         self.sizes = np.full(frames, -1, np.int64)
-        binding, kinds = context.binding, source.schema.field
+        binding = context.binding
         self._names = [binding.master_columns, list(binding.master_key), binding.cached_columns]
-        self.output, self.keys, self.cached = (
-            PageColumns([kinds(name).type for name in some], frames) for some in self._names
-        )
+        if binding.conditions:
+            self._names.append(binding.condition_columns)
+        self._columns = [
+            PageColumns([binding.type_of(name) for name in some], frames) for some in self._names
+        ]
+        self.output, self.keys, self.cached = self._columns[:3]
+        self.conditions = self._columns[-1]
 
     def load(self, frames: Any, pages: Any) -> int:
         frame, number, reader = int(frames[0]), int(pages[0]), self._reader
@@ -209,7 +219,7 @@ class BatchFrames:
         page, codes = page.take(pa.array(order)), codes[order]
         self._held[frame] = page, codes
         self.codes[frame], self.sizes[frame] = codes.ctypes.data, len(codes)
-        for names, columns in zip(self._names, (self.output, self.keys, self.cached), strict=True):
+        for names, columns in zip(self._names, self._columns, strict=True):
             columns.put(frame, [page.column(name) for name in names])
         return 1
 
@@ -217,7 +227,7 @@ class BatchFrames:
         self.sizes[frames] = -1
         for frame in frames.tolist():
             self._held[frame] = None
-            for columns in (self.output, self.keys, self.cached):
+            for columns in self._columns:
                 columns.drop(frame)
 
     def close(self) -> None:

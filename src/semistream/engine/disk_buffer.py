@@ -59,6 +59,8 @@ class DiskBuffer:
         scan.first = first
         if self._source.index is not None:
             scan.hide(self._source.index)
+        if not self._context.binding.has_key:
+            scan.codes = np.zeros(len(scan.codes), np.int64)  # every row meets every tuple
         scan.next += count
 
     def _counted(self, first: int, count: int, read: Callable[[], Read]) -> Read:

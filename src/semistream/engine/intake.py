@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,17 @@ class Slice:
     def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
         self.batch = batch
         columns = batch.columns
-        self.codes, self.valid = context.binding.codec.codes(layout.key_columns(columns))
+        if context.binding.has_key:
+            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(columns))
+        else:  # conditions alone decide: every tuple meets every row
+            self.codes, self.valid = np.zeros(batch.num_rows, np.int64), None
         self.columns = [columns[i] for i in layout.kept]  # that wait in a window
         self.position = 0
         self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
         self._codec = context.binding.codec
         self._key_columns: PageColumns | None = None
+        self.compared: Any = None  # the columns that conditions compare, for compiled code
         self._all = columns
         self._plain = layout.plain if layout.plain.fit(columns) else None
 

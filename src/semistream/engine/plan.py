@@ -24,7 +24,9 @@ Part = float | int | str
 """A part of the budget: a fraction (float), or a size."""
 
 _PAIR_BYTES = 32  # scratch per output row: page row, slot, and their gathers
+_CONDITION_BYTES = 40  # the same, to evaluate conditions: places and rows in 64 bits, and a mask
 _ROW_SCRATCH = 17  # per row of a page that is being probed: code, count, validity
+_BAND_SCRATCH = 64  # the same, without a key: bounds of the row, and where its candidates are
 _UNSEEN_TUPLE = 512  # assumed bytes of a stream tuple before the first batch
 _UNSEEN_WINDOW = 1024
 
@@ -144,8 +146,9 @@ def budget_error(join: Planned, smallest: int, has_deltas: bool = False) -> Budg
 
 def output_row_bytes(join: Planned, table: TableShape, stream: StreamShape) -> int:
     """Maximum bytes of one output row, including scratch."""
-    master = table.max_row_bytes if join.how in ("inner", "left") else 0
-    return stream.widest + master + _PAIR_BYTES
+    master = table.max_row_bytes if join.how in ("inner", "left") or table.has_conditions else 0
+    scratch = _PAIR_BYTES + (_CONDITION_BYTES if table.has_conditions else 0)
+    return stream.widest + master + scratch
 
 
 def output_rows(nbytes: int, row_bytes: int, most: int) -> int:
@@ -156,7 +159,8 @@ def output_rows(nbytes: int, row_bytes: int, most: int) -> int:
 def page_scratch(table: TableShape, pages: int) -> int:
     """Bytes of the codes, counts and validity of the rows of ``pages`` probed pages, and of the
     addresses of their columns."""
-    return (_ROW_SCRATCH * table.rows_per_page + table.address_bytes) * pages
+    row = _ROW_SCRATCH + (0 if table.has_key else _BAND_SCRATCH)
+    return (row * table.rows_per_page + table.address_bytes) * pages
 
 
 def buffer_pages(join: Planned, table: TableShape, share: int, most_bytes: int) -> int:

@@ -134,6 +134,11 @@ class Run:
         return self._source.version
 
     @property
+    def failed_version(self) -> int | None:
+        """A version of a queued batch that could not be opened."""
+        return self._failed_version
+
+    @property
     def next_version(self) -> int:
         """The version with which a batch is joined that is pushed now."""
         return self._source.newest_version() if self._follow else self._wanted

@@ -47,6 +47,9 @@ class TableShape:
     mapped: bool = False
     can_prefetch: bool = False
     can_address: bool = False
+    has_conditions: bool = False
+    has_key: bool = True  # tuples and rows meet by equal keys, not by conditions alone
+    condition_types: tuple[pa.DataType, ...] = ()  # of the columns that conditions read
 
     @classmethod
     def of(cls, source: PageSource, binding: Binding, direct: bool = False) -> TableShape:
@@ -64,7 +67,7 @@ class TableShape:
             max_row_bytes=source.max_row_bytes,
             row_bytes=source.row_bytes,
             output_types=tuple(kinds(name).type for name in binding.master_columns),
-            cached_types=tuple(kinds(name).type for name in binding.cached_columns),
+            cached_types=tuple(map(binding.type_of, binding.cached_columns)),
             continues=index.continues if index is not None else np.zeros(0, np.bool_),
             buffer_bytes=lambda pages: source.buffer_bytes(pages, direct),
             boundaries=tuple(index.boundaries) if index is not None else (),
@@ -72,6 +75,9 @@ class TableShape:
             mapped=source.mapped,
             can_prefetch=source.can_prefetch(direct),
             can_address=source.can_address,
+            has_conditions=bool(binding.conditions),
+            has_key=binding.has_key,
+            condition_types=tuple(map(binding.type_of, binding.condition_columns)),
         )
 
     @property
@@ -81,8 +87,10 @@ class TableShape:
 
     @property
     def address_bytes(self) -> int:
-        """Bytes of the addresses of a page's columns: output columns, and those that are cached."""
-        nodes = len(ColumnNodes(self.output_types)) + len(ColumnNodes(self.cached_types))
+        """Bytes of the addresses of a page's columns: output columns, those that are cached, and
+        those that conditions read."""
+        types = self.output_types, self.cached_types, self.condition_types
+        nodes = sum(len(ColumnNodes(some)) for some in types)
         return 8 * PAGE_ROWS * (nodes + 1)
 
     @property

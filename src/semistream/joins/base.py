@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from semistream.engine.binding import HOWS, Binding, On, Select
+from semistream.engine.conditions import Where
 from semistream.engine.context import Clock
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.observer import Observer
+from semistream.engine.ordered_run import ORDERS, OrderedRun
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.run import Run
@@ -47,6 +49,7 @@ class Join(ABC):
 
     name: ClassVar[str]
     needs_order: ClassVar[bool] = True
+    needs_key: ClassVar[bool] = True  # False: conditions alone will do
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", parse_size(self.memory))
@@ -59,9 +62,12 @@ class Join(ABC):
     def open(
         self,
         master: PageSource | str | os.PathLike[str],
-        on: On,
+        on: On | None = None,
         *,
         select: Select | None = None,
+        where: Where | None = None,
+        as_of: str | None = None,
+        order: str | None = None,
         direct: bool = False,
         follow: bool | None = None,
         observer: Observer | None = None,
@@ -76,7 +82,10 @@ class Join(ABC):
 
         ``select`` names the master columns to add, or maps them to new names. ``direct`` reads
         bypass the page cache. ``follow`` switches the run to a newer version of the table at the
-        next push (default: yes, unless the table was opened at an explicit version).
+        next push (default: yes, unless the table was opened at an explicit version). ``where`` is a
+        condition, or a list of them, that pairs with equal keys must also pass. ``as_of`` names the
+        stream's time column: in a table with history, a tuple meets the row that was valid then.
+        ``order="stream"`` returns rows in the order of the stream.
 
         ``shedding`` and ``buffer``, a part of the memory, return a run that accepts tuples at any
         rate (:class:`~semistream.overload.shedding_run.SheddingRun`). ``unmatched="park"`` with
@@ -85,8 +94,19 @@ class Join(ABC):
         """
         source = open_source(master)
         self.check_source(source)
+        if on is None and self.needs_key:
+            raise ConfigError(
+                f"{self.name} finds rows by their key: give on=; without an equality use meshjoin"
+            )
         follow = (not source.pinned) if follow is None else follow
-        binding = Binding(source, on, select, self.how)
+        if order is not None:
+            if not all(option is None for option in (shedding, buffer, unmatched, parking)):
+                raise ConfigError("order cannot be combined with shedding or parking")
+            return self._open_ordered(
+                order, follow, source, on, select=select, where=where, as_of=as_of, direct=direct,
+                observer=observer, clock=clock,
+            )  # fmt: skip
+        binding = Binding(source, on, select, self.how, where, as_of)
 
         def start(join: Join) -> Run:
             return Run(join, self.policy, source, binding, direct, follow, observer, clock)
@@ -98,6 +118,17 @@ class Join(ABC):
         return cast(
             Run, open_wrapped(self, start, shedding, buffer, unmatched, parking, wall_clock)
         )
+
+    def _open_ordered(
+        self, order: str, follow: bool, source: PageSource, on: On | None, **options: Any
+    ) -> Run:
+        if order not in ORDERS:
+            raise ConfigError(f"order={order!r} is unknown; choose {' or '.join(ORDERS)}")
+
+        def open_run(memory: int) -> Run:
+            return replace(self, memory=memory).open(source, on, follow=False, **options)
+
+        return cast(Run, OrderedRun(self, open_run, follow))  # it has the interface of a run
 
     def check_source(self, source: PageSource) -> None:
         """Raise ConfigError for a source that this join cannot run on."""

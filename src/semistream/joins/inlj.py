@@ -30,6 +30,7 @@ import pyarrow as pa
 from semistream.engine.buffer_pool import PAGE_BYTES, BufferPool, frame_bytes
 from semistream.engine.front.recent_keys import RecentKeys
 from semistream.engine.intake import Slice
+from semistream.engine.pair_filter import PairFilter
 from semistream.engine.plan import Division, MemoryPlan, Part, fixed_bytes
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, ranges
@@ -114,6 +115,7 @@ class Inlj(Policy):
         self._recent = recent
         self._pool: BufferPool | None = None
         self._long: LongLookUp | None = None
+        self._filter: PairFilter | None = None  # where there are conditions
 
     # -- versions and memory ---------------------------------------------------------------
 
@@ -130,6 +132,7 @@ class Inlj(Policy):
     def allocate(self, plan: MemoryPlan) -> None:
         self.make_front_stage(plan, self.table)
         self._pool = BufferPool(self.context, self.source, self.table, plan.buffer_pages)
+        self._filter = self.context.binding.pair_filter()
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         return True  # the pool holds pages of the previous version
@@ -221,10 +224,23 @@ class Inlj(Policy):
     def _same_keys(
         self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any
     ) -> Mask | None:
-        """Which pairs have equal keys, not only equal codes; None: all."""
-        if self.context.binding.codec.exact or not len(tuples):
+        """Which pairs have equal keys, not only equal codes, and pass the conditions; None: all."""
+        binding = self.context.binding
+        if binding.exact or not len(tuples):
             return None
-        return pool.same_keys(part.key_columns(), tuples, pages, rows)
+        same = None
+        if not binding.codec.exact:
+            same = pool.same_keys(part.key_columns(), tuples, pages, rows)
+        if self._filter is None:
+            return same
+        columns = pool.frames.conditions
+        if same is None:
+            return self._filter.arriving(part, tuples, columns, pages, rows)
+        both = np.flatnonzero(same)
+        passed = self._filter.arriving(part, tuples[both], columns, pages[both], rows[both])
+        if passed is not None:
+            same[both] = passed
+        return same
 
     def _leave(self, part: Slice, tuples: Rows, matched: Any) -> None:
         """Count these tuples as served; emit semi-join matches and unmatched tuples."""

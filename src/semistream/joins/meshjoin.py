@@ -48,7 +48,7 @@ from semistream.engine.plan import MemoryPlan, buffer_pages, plan_window_join
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
-from semistream.engine.window.hash_window import RingWindow
+from semistream.engine.window.hash_window import RingWindow, SortedRingWindow
 from semistream.engine.window_policy import WindowPolicy
 from semistream.joins.base import Join
 from semistream.kernels import states
@@ -66,10 +66,12 @@ class MeshJoin(Join):
 
     name: ClassVar[str] = "meshjoin"
     needs_order: ClassVar[bool] = False
+    needs_key: ClassVar[bool] = False
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_bytes)
-        return plan_window_join(self, table, stream, settings, window=RingWindow, pages=pages)
+        window = RingWindow if table.has_key else SortedRingWindow
+        return plan_window_join(self, table, stream, settings, window=window, pages=pages)
 
     def policy(self, join: Join, parts: Parts) -> Policy:
         return Mesh(join, parts)
@@ -78,12 +80,14 @@ class MeshJoin(Join):
 class Mesh(WindowPolicy):
     """``group`` pages make a partition, or ``group_bytes``; None: what the disk buffer holds."""
 
-    window_kind = RingWindow
+    window_kind: type[RingWindow] = RingWindow
 
     def __init__(
         self, join: Any, parts: Parts, group: int | None = None, group_bytes: int = 0
     ) -> None:
         super().__init__(join, parts)
+        if not self.context.binding.has_key:
+            self.window_kind = SortedRingWindow
         self._group = group
         self._group_bytes = group_bytes
 

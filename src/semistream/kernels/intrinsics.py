@@ -81,11 +81,13 @@ def copy_from(typingctx, target, at, address, count):
     return types.void(target, at, types.int64, count), codegen
 
 
-def _loader(bits, kind):
+def _loader(bits, kind, value_type=None):
+    loaded = value_type or ir.IntType(bits)
+
     @intrinsic
     def load(typingctx, address):
         def codegen(context, builder, signature, args):
-            pointer = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+            pointer = builder.inttoptr(args[0], loaded.as_pointer())
             value = builder.load(pointer)
             value.align = 1
             return value
@@ -103,6 +105,8 @@ load_int32 = _loader(32, types.int32)
 load_uint32 = _loader(32, types.uint32)
 load_int64 = _loader(64, types.int64)
 load_uint64 = _loader(64, types.uint64)
+load_float32 = _loader(32, types.float32, ir.FloatType())
+load_float64 = _loader(64, types.float64, ir.DoubleType())
 
 
 @intrinsic

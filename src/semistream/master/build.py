@@ -11,6 +11,7 @@ from semistream.errors import ConfigError, MasterTableError, SchemaError
 from semistream.keys import Codes
 from semistream.master import manifest as manifests
 from semistream.master.codes import KeyCodes
+from semistream.master.history import History, Validity
 from semistream.master.manifest import Manifest
 from semistream.master.progress import Progress, Report, reporting
 from semistream.master.segment import SegmentWriter
@@ -34,6 +35,7 @@ def build(
     memory: int | str,
     overwrite: bool,
     progress: Progress,
+    history: History | None = None,
 ) -> int:
     """Write a table. Returns the published version."""
     key = _key_names(key)
@@ -44,6 +46,12 @@ def build(
     data, follow = start_following(data, key)
     source = open_source(data)
     schema = storage_schema(source.schema, key)
+    stored = schema
+    if history is not None:
+        history.check(schema, key)
+        stored = history.stored(schema)
+        if unique:
+            raise ConfigError("unique=True, but with history a key has several rows; choose one")
     store = LocalStore(path)
     parent = _claim(store, overwrite)
     with _tidy(store), Workspace(store) as workspace, reporting(progress) as report:
@@ -54,9 +62,12 @@ def build(
         )
         written = 0
         with SegmentWriter(
-            store, workspace.token, "base", schema, key, page_size, "refuse" if unique else "keep"
+            store, workspace.token, "base", stored, key, page_size, "refuse" if unique else "keep"
         ) as writer:
-            for batch in sort.sorted():
+            rows = sort.sorted()
+            if history is not None:
+                rows = Validity(KeyCodes(schema, key), history).added(rows)
+            for batch in rows:
                 writer.write(batch)
                 written += batch.num_rows
                 report("write", written, sort.rows)
@@ -66,13 +77,14 @@ def build(
             parent=parent,
             kind="build",
             created=manifests.now(),
-            schema=schema,
+            schema=stored,
             key=key,
             unique=bool(unique),
             page_bytes=page_size,
             num_rows=segment.rows,
             rows_without_key=rows_without_key,
             segments=(segment,),
+            history=history,
             sync=follow(segment.rows),
         )
         publish(store, workspace, manifest, segment.files)

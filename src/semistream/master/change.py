@@ -11,6 +11,8 @@ import pyarrow.compute as pc
 
 from semistream.keys import Codes
 from semistream.master.changed import ChangedCodes
+from semistream.master.codes import KeyCodes
+from semistream.master.history import Validity
 from semistream.master.merge import joined
 from semistream.master.replaced import ReplacedRows
 from semistream.master.sort import ExternalSort
@@ -30,7 +32,11 @@ class Change:
         self._table = table
         self._sort = sort
         self._kind = kind
-        self._lookup = ReplacedRows(table)
+        history = table.manifest.history if kind == "upsert" else None
+        self._lookup = ReplacedRows(table, history)
+        self._validity = (
+            None if history is None else Validity(KeyCodes(table.schema, table.key), history)
+        )
         self.codes = codes
         self._present = np.full(len(codes), kind == "upsert")
         self.added = 0
@@ -42,6 +48,9 @@ class Change:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The delta's rows: those that are new, and those that must be carried over."""
+        return self._rows() if self._validity is None else self._validity.added(self._rows())
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
         codes = self._table.codes
         for batch, carried in self._lookup.pair(self._sort.sorted()):
             new = self._new(batch)

@@ -93,7 +93,7 @@ def compact(table: MasterTable) -> int:
     _must_be_newest(table)
     with Workspace(table.store) as workspace:
         with SegmentWriter(
-            table.store, workspace.token, "base", table.schema, table.key, manifest.page_bytes
+            table.store, workspace.token, "base", manifest.schema, table.key, manifest.page_bytes
         ) as writer:
             for batch in table.coded_batches():
                 # Copy: the page is in the reader's buffer, and the writer keeps a reference.
@@ -196,8 +196,9 @@ def _write_delta(
     for info, changed in zip(reversed(folded), lists, strict=True):
         streams.append(_delta_rows(table, info, newer))
         newer = np.union1d(newer, changed.codes)
+    manifest = table.manifest
     with SegmentWriter(
-        store, token, "delta", table.schema, table.key, table.manifest.page_bytes, duplicates
+        store, token, "delta", manifest.schema, table.key, manifest.page_bytes, duplicates
     ) as writer:
         for batch in merge_by_code(streams, table.code_column):
             writer.write(batch)

@@ -68,6 +68,8 @@ class SegmentPages:
         places = [column.address - whole.address for column in columns]
         if not all(0 <= place <= len(data) - 8 * len(batch) for place in places):
             raise pa.ArrowInvalid("its columns are compressed")
+        if places != sorted(places):
+            raise pa.ArrowInvalid("its columns are in another order")
         return places
 
     def to_bytes(self) -> bytes:

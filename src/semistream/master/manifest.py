@@ -19,6 +19,7 @@ import xxhash
 from semistream.errors import MasterTableError
 from semistream.master.codes import KeyCodes
 from semistream.master.format_version import check_format_version
+from semistream.master.history import END_COLUMN, History
 from semistream.master.store import LocalStore
 
 FORMAT = "semistream-master"
@@ -106,7 +107,8 @@ class SyncInfo:
 class Manifest:
     """``kind`` is how this version changed its parent: build, upsert, delete, sync or compact.
 
-    ``changed`` lists the codes that an upsert or delete has touched, itself.
+    ``changed`` lists the codes that an upsert or delete has touched, itself. ``history``: rows of a
+    key are valid one after the other.
     """
 
     version: int
@@ -121,7 +123,15 @@ class Manifest:
     rows_without_key: int
     segments: tuple[SegmentInfo, ...]
     changed: ChangedInfo | None = None
+    history: History | None = None
     sync: SyncInfo | None = None
+
+    @property
+    def rows_schema(self) -> pa.Schema:
+        """The columns that a user sees; ``schema`` are those on disk."""
+        if self.history is None:
+            return self.schema
+        return self.schema.remove(self.schema.get_field_index(END_COLUMN))
 
     @property
     def deltas(self) -> tuple[SegmentInfo, ...]:
@@ -170,6 +180,8 @@ class Manifest:
             "segments": [asdict(segment) for segment in self.segments],
             "changed": None if self.changed is None else asdict(self.changed),
         }
+        if self.history is not None:
+            body["history"] = asdict(self.history)
         if self.sync is not None:  # a release that does not know it ignores it
             body["sync"] = asdict(self.sync)
         body["checksum"] = _checksum(body)
@@ -261,6 +273,7 @@ def find_manifest(store: LocalStore, name: str, version: int) -> Manifest | None
             rows_without_key=int(body["rows_without_key"]),
             segments=segments,
             changed=_changed(body["changed"]),
+            history=_history(body.get("history")),
             sync=_sync(body.get("sync")),
         )
     except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
@@ -282,6 +295,10 @@ def _known(kind: Any, item: dict[str, Any]) -> dict[str, Any]:
 
 def _changed(item: dict[str, Any] | None) -> ChangedInfo | None:
     return None if item is None else ChangedInfo(**_known(ChangedInfo, item))
+
+
+def _history(item: dict[str, Any] | None) -> History | None:
+    return None if item is None else History(**_known(History, item))
 
 
 def _sync(item: dict[str, Any] | None) -> SyncInfo | None:

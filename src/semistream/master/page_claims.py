@@ -39,7 +39,7 @@ class PageClaims(Protocol):
 class StoredClaims:
     """The claims of a segment, in the file of its page index.
 
-    ``places`` are the positions of the columns of rows, checksums and last codes in the file. The
+    ``places`` are the positions of the columns of rows, checksums and last codes, ascending. The
     file was checked as a whole when the table was opened; it stays open, as a vacuum may unlink it.
     """
 
@@ -49,32 +49,31 @@ class StoredClaims:
 
     def of(self, pages: Any) -> Claims:
         order = np.argsort(pages)
-        ascending = pages[order].astype(np.int64)
-        columns = []
-        for place in self._places:
-            column = np.empty(len(pages), np.int64)
-            column[order] = self._column(place, ascending)
-            columns.append(column)
+        begins = np.concatenate([place + _WIDTH * pages[order] for place in self._places])
+        found = self._read(Extents(begins, begins + _WIDTH, direct=False))
+        columns = np.empty((len(self._places), len(pages)), np.int64)
+        columns[:, order] = found.reshape(columns.shape)
         rows, checksums, last_codes = columns
         return Claims(rows, checksums.view(np.uint64), last_codes)
 
-    def _column(self, place: int, pages: Any) -> Any:
-        begins = place + _WIDTH * pages
-        extents = Extents(begins, begins + _WIDTH, direct=False)
+    def _read(self, extents: Extents) -> Any:
+        """All ranges with one call: a disk that fails now and then should not fail every time."""
         content = bytearray(extents.nbytes)
-        view, column = memoryview(content), np.frombuffer(content, np.int64)
-        if len(extents) > 1 and self._file.read_ranges(view, extents):
-            return column
-        for place, offset, size in zip(
-            extents.places.tolist(), extents.offsets.tolist(), extents.sizes.tolist(), strict=True
-        ):
-            if self._file.read_into(view[place : place + size], offset) < size:
-                self._file.reopen()
-                raise MasterTableError(
-                    f"the page index {self._file.name} is truncated; "
-                    "restore the file from a copy or build the table again"
-                )
-        return column
+        view = memoryview(content)
+        if not self._file.read_ranges(view, extents):
+            for place, offset, size in zip(
+                extents.places.tolist(),
+                extents.offsets.tolist(),
+                extents.sizes.tolist(),
+                strict=True,
+            ):
+                if self._file.read_into(view[place : place + size], offset) < size:
+                    self._file.reopen()
+                    raise MasterTableError(
+                        f"the page index {self._file.name} is truncated; "
+                        "restore the file from a copy or build the table again"
+                    )
+        return np.frombuffer(content, np.int64)
 
     def close(self) -> None:
         self._file.close()

@@ -3,6 +3,8 @@
 A change replaces all rows that have one of its *codes*. Where codes are hashes, another key may
 share a code with a changed one. The rows of that key are carried over: they are written again,
 together with the change. With 64-bit hashes this is rare, but it must be exact.
+
+In a table with history, a change replaces single rows of a key: the others are carried over.
 """
 
 from __future__ import annotations
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from semistream.keys import int64_of
 from semistream.master.changed import contains
+from semistream.master.history import END_COLUMN, History
 from semistream.master.merge import joined
 
 if TYPE_CHECKING:
@@ -23,8 +27,9 @@ if TYPE_CHECKING:
 class ReplacedRows:
     """Looks changed keys up in a table; :attr:`count` is the number of rows that they replace."""
 
-    def __init__(self, table: MasterTable) -> None:
+    def __init__(self, table: MasterTable, history: History | None = None) -> None:
         self._table = table
+        self._history = history
         self._codes = table.codes
         self._reader = table.reader()
         self._group: pa.RecordBatch | None = None  # the distinct keys of the last code, so far
@@ -34,6 +39,8 @@ class ReplacedRows:
         """Each batch of a change with the rows to carry over, whose codes are not beyond the
         batch's; at the end ``None`` with the last of them. Batches are in code order."""
         names = [*self._codes.key, *([self._codes.column] if not self._codes.codec.native else [])]
+        if self._history is not None:
+            names.append(self._history.valid_from)
         for batch in changes:
             keys = batch.select(names)
             codes = self._codes.stored(keys)
@@ -52,6 +59,8 @@ class ReplacedRows:
 
     def _distinct(self, group: pa.RecordBatch) -> pa.RecordBatch:
         """One row per key of rows with the same code; a copy."""
+        if self._history is not None:
+            return group
         rows = [0]
         if not self._codes.codec.exact:
             keys = self._codes.codec.sortable(self._codes.keys(group))
@@ -70,11 +79,39 @@ class ReplacedRows:
             changes = contains(codes, here)
             shown = table.index.visible(int(page), here, np.array([len(here)]))
             hit = np.flatnonzero(changes if shown is None else changes & shown)
-            kept = self._other_keys(batch, hit, changed)
+            kept = (self._other_keys if self._history is None else self._other_rows)(
+                batch, hit, changed
+            )
             self.count += len(hit) - len(kept)
             if len(kept):
+                if self._history is not None:  # the end of their validity is computed again
+                    batch = batch.drop_columns([END_COLUMN])
                 carried.append(batch.take(pa.array(kept)))
         return carried
+
+    def _other_rows(self, batch: pa.RecordBatch, rows: Any, changed: pa.RecordBatch) -> Any:
+        """Of these rows, those whose key and begin of validity are not among the changes."""
+        history, codec = self._history, self._codes.codec
+        assert history is not None
+        if not len(rows):
+            return rows
+        ours = batch.take(pa.array(rows))
+        begins, others = (int64_of(some.column(history.valid_from)) for some in (ours, changed))
+        if codec.exact:
+            here, there = self._codes.stored(ours), self._codes.stored(changed)
+        else:  # number the keys, as equal codes do not mean equal keys
+            numbers: dict[Any, int] = {}
+            here, there = (
+                np.array(
+                    [
+                        numbers.setdefault(key, len(numbers))
+                        for key in codec.sortable(self._codes.keys(some))
+                    ],
+                    np.int64,
+                )
+                for some in (ours, changed)
+            )
+        return rows[~np.isin(_identities(here, begins), _identities(there, others))]
 
     def _other_keys(self, batch: pa.RecordBatch, rows: Any, changed: pa.RecordBatch) -> Any:
         """Of these rows, those whose key is not among the changes."""
@@ -94,6 +131,13 @@ class ReplacedRows:
         suspects = np.flatnonzero(differ)
         keys = codec.sortable(ours.take(pa.array(suspects)).columns)
         return rows[suspects[[key not in known for key in keys]]]
+
+
+def _identities(keys: Any, begins: Any) -> Any:
+    """Pairs of numbers, as values that can be compared."""
+    pairs = np.empty(len(keys), np.dtype([("key", np.int64), ("begin", np.int64)]))
+    pairs["key"], pairs["begin"] = keys, begins
+    return pairs
 
 
 def _union(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

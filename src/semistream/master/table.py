@@ -22,6 +22,7 @@ from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
 from semistream.master.reader import MappedReader, PlainReader
 from semistream.master.store import LocalStore
+from semistream.memory import PAGE_BYTES
 
 
 class MasterTable:
@@ -52,11 +53,6 @@ class MasterTable:
         self.codes = KeyCodes(manifest.schema, manifest.key)
         self.codec = self.codes.codec
         self.store = LocalStore(path)
-        # Every push looks for a newer version: the names are made once.
-        self._own_manifest, self._next_manifest = (
-            self.store.path(manifests.manifest_name(version))
-            for version in (manifest.version, manifest.version + 1)
-        )
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         self.pages = LogicalPages(self.store, manifest, self.codec)
         self.index: PageIndex = self.pages.index
@@ -69,10 +65,12 @@ class MasterTable:
         key: str | Sequence[str],
         unique: bool = False,
         *,
-        page_bytes: int | str = "32KiB",
+        page_bytes: int | str = PAGE_BYTES,
         memory: int | str = "512MB",
         overwrite: bool = False,
         progress: Progress = None,
+        history: str | None = None,
+        valid_to: str | None = None,
     ) -> MasterTable:
         """Sort data of any size by its key and write it to a folder.
 
@@ -98,10 +96,20 @@ class MasterTable:
             Publish a new version if the table exists, instead of raising.
         progress
             ``True`` shows a progress bar on a terminal; or a callback ``(stage, rows, total)``.
+        history
+            The column with the time from which on a row is valid, for as-of joins: a timestamp, a
+            date or a whole number. A row is valid until the next row of its key begins.
+        valid_to
+            A column with the time at which a row's validity ends, if that is earlier; nulls are
+            allowed. Times at the end itself do not match.
         """
         from semistream.master.build import build
+        from semistream.master.history import History
 
-        version = build(data, path, key, unique, page_bytes, memory, overwrite, progress)
+        if history is None and valid_to is not None:
+            raise ConfigError(f"valid_to={valid_to!r} needs history=: the column with the begin")
+        column = None if history is None else History(history, valid_to)
+        version = build(data, path, key, unique, page_bytes, memory, overwrite, progress, column)
         return cls._published(path, version)
 
     @classmethod
@@ -146,7 +154,12 @@ class MasterTable:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.manifest.schema
+        return self.manifest.rows_schema
+
+    @property
+    def history(self) -> str | None:
+        """The column from whose time on a row is valid, in a table with history."""
+        return None if self.manifest.history is None else self.manifest.history.valid_from
 
     @property
     def unique(self) -> bool:
@@ -267,10 +280,18 @@ class MasterTable:
 
     def newest_version(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        if not self._is_file(self._next_manifest) and self._is_file(self._own_manifest):
+        own, following = self._manifest_paths
+        if not self._is_file(following) and self._is_file(own):
             return self.version
         versions = manifests.list_versions(self.store)
         return versions[-1] if versions else self.version
+
+    @cached_property
+    def _manifest_paths(self) -> tuple[Path, Path]:
+        """Of this version and of the next one. Every push looks for them: made once."""
+        names = map(manifests.manifest_name, (self.version, self.version + 1))
+        own, following = map(self.store.path, names)
+        return own, following
 
     def _is_file(self, path: Path) -> bool:
         try:
@@ -293,7 +314,9 @@ class MasterTable:
         """Publish a version in which the given rows replace all rows of their keys.
 
         In a table with ``unique=False`` the rows given for a key replace *every* row that the
-        key had. Columns may be in another order; types are cast if that is lossless.
+        key had. In a table with history, they replace the rows with the same key and begin, and
+        the key keeps its others: a new row ends the validity of the one before it. Columns may be
+        in another order; types are cast if that is lossless.
         """
         from semistream.master.changes import upsert
 

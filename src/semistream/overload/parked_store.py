@@ -32,8 +32,12 @@ class ParkedFile:
     rows: int
     parked: float  # when the newest of its tuples was parked
     checked: int
-    left: Any  # which rows are parked
-    gone: Any  # which rows were taken; others are parked, or dead letters to be fetched
+    left: Any = None  # which rows are parked; None: all
+    gone: Any = None  # which rows were taken; others are parked, or dead letters to be fetched
+
+    @property
+    def parked_rows(self) -> Rows:
+        return np.arange(self.rows) if self.left is None else np.flatnonzero(self.left)
 
 
 class ParkedStore:
@@ -61,15 +65,14 @@ class ParkedStore:
             raise
 
     def _add(self, number: int, notes: dict[str, Any]) -> None:
-        left, gone = np.ones(notes["rows"], np.bool_), np.zeros(notes["rows"], np.bool_)
-        file = ParkedFile(number, notes["rows"], notes["parked"], notes["version"], left, gone)
+        file = ParkedFile(number, notes["rows"], notes["parked"], notes["version"])
         self.files[number] = file
         self.rows += file.rows
 
     @property
     def nbytes(self) -> int:
-        """Bytes in memory: which rows are still parked."""
-        return sum(file.left.nbytes + file.gone.nbytes for file in self.files.values())
+        """Bytes in memory: which rows are still parked, of files that have lost some."""
+        return sum(2 * file.rows for file in self.files.values() if file.left is not None)
 
     def append(self, tuples: pa.RecordBatch, codes: Codes, version: int) -> None:
         """Park tuples durably; no version up to ``version`` has their keys. If it raises, none
@@ -86,15 +89,16 @@ class ParkedStore:
     def with_codes(self, file: ParkedFile, codes: Codes | None) -> Rows:
         """Rows of parked tuples with one of these codes, which are sorted; None: all."""
         if codes is None:
-            return np.flatnonzero(file.left)
+            return file.parked_rows
         column = self._read(file).column(CODE).to_numpy()
         if len(codes) < len(column):
             low, high = np.searchsorted(column, codes), np.searchsorted(column, codes, "right")
-            found = [np.arange(a, b) for a, b in zip(low, high, strict=True) if a < b]
-            rows = np.concatenate(found) if found else np.zeros(0, np.int64)
+            hit = low < high
+            found = [np.arange(a, b) for a, b in zip(low[hit], high[hit], strict=True)]
+            rows = np.concatenate([np.zeros(0, np.int64), *found])
         else:
             rows = np.flatnonzero(contains(codes, column))
-        return np.asarray(rows[file.left[rows]])
+        return rows if file.left is None else np.asarray(rows[file.left[rows]])
 
     def read(self, file: ParkedFile, rows: Rows) -> pa.RecordBatch:
         """These tuples, as they were parked."""
@@ -110,6 +114,9 @@ class ParkedStore:
 
     def bury(self, file: ParkedFile, rows: Rows) -> None:
         """These tuples are dead letters, until ``remove_dead``."""
+        if file.left is None:
+            file.left = np.ones(file.rows, np.bool_)
+            file.gone = np.zeros(file.rows, np.bool_)
         file.left[rows] = False
         self.rows -= len(rows)
 
@@ -123,8 +130,9 @@ class ParkedStore:
         for file in list(self.files.values()):
             if file.parked > moment:
                 return
-            if file.left.any():
-                yield file, np.flatnonzero(file.left)
+            rows = file.parked_rows
+            if len(rows):
+                yield file, rows
 
     def beyond(self, most: int) -> Iterator[tuple[ParkedFile, Rows]]:
         """The oldest tuples, such that ``most`` are left."""
@@ -132,7 +140,7 @@ class ParkedStore:
         for file in list(self.files.values()):
             if excess <= 0:
                 return
-            rows = np.flatnonzero(file.left)[:excess]
+            rows = file.parked_rows[:excess]
             excess -= len(rows)
             if len(rows):
                 yield file, rows
@@ -140,7 +148,7 @@ class ParkedStore:
     def checkpoint(self) -> None:
         """A run that is opened after a crash finds the tuples that are parked now."""
         live = {
-            number: np.flatnonzero(file.gone).tolist() or None
+            number: None if file.gone is None else np.flatnonzero(file.gone).tolist()
             for number, file in self.files.items()
         }
         self._folder.checkpoint(live)

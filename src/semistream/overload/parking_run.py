@@ -25,6 +25,7 @@ from semistream.errors import ConfigError
 from semistream.keys import Codes
 from semistream.overload.options import Parking
 from semistream.overload.parked_store import ParkedFile, ParkedStore
+from semistream.overload.shedding_run import SheddingRun
 from semistream.overload.wrapped_run import WrappedRun
 
 _GATHER_SHARE = 4  # of the buffer: gathered, their concatenation and its sorted copy, arrivals
@@ -54,6 +55,8 @@ class ParkingRun(WrappedRun):
         self.late_matches = 0  # tuples that were read back because their key arrived
         self._context, _, self._output, _ = inner.parts
         self._output.divert = self._gather
+        if isinstance(inner, SheddingRun):  # it must not forget tuples that were only gathered
+            inner.holds_back = lambda: bool(self._gathered)
         self.stats.tuples_in += store.rows
         self.stats.shed += store.rows
 
@@ -113,7 +116,7 @@ class ParkingRun(WrappedRun):
         return getattr(self.inner, name)  # what load shedding adds, if it is below
 
     def _own_memory(self) -> dict[str, int]:
-        return {"parking": self._gathered_bytes}
+        return {"parking": self._gathered_bytes + self._store.nbytes}
 
     # -- parking ---------------------------------------------------------------------------
 
@@ -187,11 +190,13 @@ class ParkingRun(WrappedRun):
                 yield batch
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        yield from self.inner.flush()
-        self._write()
-        while self._requeue_arrivals():
+        while True:
             yield from self.inner.flush()
             self._write()
+            if not self._move_on() and not self._requeue_arrivals():
+                break
+        if isinstance(self.inner, SheddingRun):
+            self.inner.acknowledge()
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
         yield from super().checkpoint()
@@ -204,10 +209,12 @@ class ParkingRun(WrappedRun):
         if self.options.recover == "all" and self._store.in_flight and is_served:
             self._store.checkpoint()
 
-    def _move_on(self) -> None:
+    def _move_on(self) -> bool:
         """Let the run open the newest version, if tuples are parked and it follows the table."""
-        if self._store.rows and self.inner.next_version != self.inner.version:
+        moves = self._store.rows > 0 and self.inner.next_version != self.inner.version
+        if moves:
             self._push_nothing()
+        return bool(moves)
 
     def _push_nothing(self) -> Iterator[pa.RecordBatch]:
         schema = self._context.binding.stream_schema

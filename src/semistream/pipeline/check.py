@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from semistream.engine.binding import Binding
+from semistream.engine.conditions import from_description
 from semistream.errors import ConfigError, SemistreamError
 from semistream.master.files import Files
 from semistream.pipeline.document import Document, Path_
@@ -79,6 +80,17 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
                 master, lookup.on, lookup.select, lookup.how
             ),
         )
+        for field in ("where", "as_of"):
+            value = getattr(lookup, field)
+            if field == "where":
+                value = from_description(value) or None
+            _with_location(
+                document,
+                ("lookups", number, field),
+                lambda lookup=lookup, master=master, chosen={field: value}: Binding(  # type: ignore[misc]
+                    master, lookup.on, lookup.select, lookup.how, **chosen
+                ),
+            )
         if lookup.sync is not None:
             kind = next(n for n in ("parquet", "delta", "sql", "kafka") if getattr(lookup.sync, n))
             _with_location(

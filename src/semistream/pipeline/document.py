@@ -72,7 +72,11 @@ def read_document(file: str | os.PathLike[str], environ: Mapping[str, str]) -> D
     try:
         text = Path(file).read_text(encoding="utf-8")
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(
+            f"{name} cannot be read: {error.strerror}; give the path of a pipeline file (YAML)"
+        ) from error
+    except UnicodeDecodeError as error:
         raise ConfigError(f"{name} cannot be read: {error}") from error
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1

@@ -12,6 +12,7 @@ from pydantic import field_validator as validates
 from pydantic import model_validator as validates_all
 
 from semistream.durations import parse_duration
+from semistream.engine.conditions import from_description
 from semistream.errors import ConfigError, unknown
 from semistream.joins import ALGORITHMS
 from semistream.memory import parse_size
@@ -156,9 +157,17 @@ class Lookup(Part):
     on: dict[Text, Text] | OneOrMore
     how: Literal["inner", "left", "left_semi", "left_anti"] = "inner"
     select: dict[Text, Text] | list[Text] | None = None
+    where: dict[Text, Any] | list[dict[Text, Any]] | None = None
+    as_of: Text | None = None
     sync: Sync | None = None
     max_age: Text | None = None
     too_old: Literal["warn", "raise"] = "warn"
+
+    @validates("where")
+    @classmethod
+    def _conditions(cls, where: Any) -> Any:
+        from_description(where)  # raises
+        return where
 
     @validates("max_age")
     @classmethod
@@ -355,7 +364,7 @@ def _format_problem(document: Document, problem: Any) -> str:
         path = (*path, part)
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "missing":
-        message = "missing field"
+        message = "missing field, which is required"
     elif problem["type"] == "extra_forbidden":  # the name is wrong, so the value is not shown
         return document.error(path, _unknown_field(problem["loc"]))
     shown = document.shown(document.texts.get(path))

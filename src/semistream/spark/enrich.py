@@ -13,6 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from semistream.engine.binding import Binding, On, Select, key_pairs
+from semistream.engine.conditions import Where, conditions_of, has_functions
 from semistream.errors import ConfigError
 from semistream.joins import Join, open_source
 from semistream.master import MasterTable
@@ -37,6 +38,8 @@ class Lookup:
     on: On
     how: str = "inner"
     select: Select | None = None
+    where: Where | None = None
+    as_of: str | None = None
 
 
 def enrich(
@@ -48,11 +51,19 @@ def enrich(
     memory: int | str | None = None,
     using: str | Join = "auto",
     rate: float | None = None,
+    where: Where | None = None,
+    as_of: str | None = None,
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a master table that need not fit into memory.
 
     Lazy, like every transformation: only schemas are read. Also works as
     ``orders.transform(ss.enrich, master, on="product_id")``.
+
+    A micro-batch of a streaming query reads one version of the master table: the newest when it
+    first started. A replay reads the same version. A batch query reads the version that was the
+    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
+    The driver protects these versions from vacuum until it exits: for each table the two newest
+    that batch queries use, and all that were opened explicitly.
 
     Parameters
     ----------
@@ -74,15 +85,15 @@ def enrich(
         ``"auto"``, the name of a join, or a join.
     rate
         With ``memory="auto"``: tuples per second that each executor must serve.
-
-    A micro-batch of a streaming query reads one version of the master table: the newest when it
-    first started. A replay reads the same version. A batch query reads the version that was the
-    newest when ``enrich`` was called. A master table opened at an explicit version stays at it.
-    The driver protects these versions from vacuum until it exits: for each table the two newest
-    that batch queries use, and all that were opened explicitly.
+    where
+        A condition that pairs with equal keys must also pass, or a list of them: ``ss.Between``,
+        ``ss.Compare``, ``ss.Predicate``.
+    as_of
+        The stream's time column, for a table with history: a row meets the master's row that was
+        valid at its time.
     """
     warm_up_in_background()
-    lookups = _lookups(master, on, how, select, using)
+    lookups = _lookups(master, on, how, select, using, where, as_of)
     budget = _budget(memory, using, rate, lookups, task_slots(df.sparkSession))
     session = df.sparkSession
     incoming = stream_schema(df.schema, session)
@@ -90,7 +101,7 @@ def enrich(
     bound = []
     for lookup in lookups:
         source = open_source(lookup.master)
-        binding = Binding(source, lookup.on, lookup.select, lookup.how)
+        binding = Binding(source, lookup.on, lookup.select, lookup.how, lookup.where, lookup.as_of)
         binding.bind(schema)
         check_key_collations(df.schema, list(key_pairs(lookup.on)))
         assert binding.schema is not None
@@ -111,14 +122,20 @@ def enrich(
 
 
 def _lookups(
-    master: Any, on: On | None, how: str | None, select: Select | None, using: str | Join
+    master: Any,
+    on: On | None,
+    how: str | None,
+    select: Select | None,
+    using: str | Join,
+    where: Where | None = None,
+    as_of: str | None = None,
 ) -> list[Lookup]:
     if isinstance(master, Lookup):
         master = [master]
     if isinstance(master, (list, tuple)):
-        if on is not None or how is not None or select is not None:
+        if any(value is not None for value in (on, how, select, where, as_of)):
             raise ConfigError(
-                "on, how and select cannot be combined with a list of look-ups; "
+                "on, how, select, where and as_of cannot be combined with a list of look-ups; "
                 "set them in each ss.Lookup"
             )
         if not master or not all(isinstance(item, Lookup) for item in master):
@@ -128,7 +145,7 @@ def _lookups(
         raise ConfigError("enrich needs on=: the column to join on, a list, or a mapping")
     if how is None:
         how = using.how if isinstance(using, Join) else "inner"
-    return [Lookup(master, on, how, select)]
+    return [Lookup(master, on, how, select, where, as_of)]
 
 
 def _budget(
@@ -167,6 +184,10 @@ def bound_lookup(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLooku
         follow=table and not source.pinned,
         source=None if table else source,
         nbytes=source.nbytes,
+        conditions=conditions_of(lookup.where),
+        as_of=lookup.as_of,
+        # Functions have no name that is the same in every worker: one per call of enrich.
+        tag=uuid.uuid4().hex if has_functions(lookup.where) else "",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from types import TracebackType
@@ -14,13 +15,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from semistream.errors import ConfigError, SemistreamError
+from semistream.live.feed import Feed
 from semistream.master import manifest as manifests
 from semistream.master.store import LocalStore
 from semistream.master.sync.freshness import age_of
+from semistream.spark.errors import original
 from semistream.spark.metrics import collect
 from semistream.spark.prometheus import Endpoint, exposition
-
-_KEPT = 1000
 
 
 class Metrics:
@@ -38,6 +39,8 @@ class Metrics:
     prometheus_port
         Serve the newest figures on ``http://127.0.0.1:<port>/metrics``; 0 picks a free port,
         see :attr:`url`.
+    redact
+        Removes secrets from the message of a query that failed, which the live page shows.
     """
 
     def __init__(
@@ -45,13 +48,16 @@ class Metrics:
         session: SparkSession,
         json_lines: str | os.PathLike[str] | None = None,
         prometheus_port: int | None = None,
+        redact: Callable[[str], str] = str,
     ) -> None:
         if getattr(session, "_sc", None) is None:
             raise ConfigError("metrics need a classic session; Spark Connect has no accumulators")
         self._session = session
+        self._redact = redact
         self._lock = threading.Lock()
         self._file = None if json_lines is None else _appending(json_lines)
-        self.records: list[dict[str, Any]] = []
+        self.feed = Feed()  # what the live page reads
+        self._last: dict[str, tuple[str, int]] = {}  # query -> run and batch
         self.latest: dict[str, dict[str, Any]] = {}
         self.totals: dict[tuple[str, str, str], int] = {}
         self._endpoint: Endpoint | None = None
@@ -64,6 +70,11 @@ class Metrics:
     def url(self) -> str | None:
         """The URL that Prometheus scrapes."""
         return self._endpoint.url if self._endpoint else None
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The newest records, of all queries."""
+        return self.feed.records
 
     def close(self) -> None:
         self._session.streams.removeListener(self._listener)
@@ -89,9 +100,12 @@ class Metrics:
         if counted is None:
             return  # no rows to join in this batch, or not an enriched query
         record = batch_record(progress, counted)
+        run_and_batch = (record["run"], record["batch"])
         with self._lock:
-            self.records.append(record)
-            del self.records[:-_KEPT]
+            if self._last.get(record["query"]) == run_and_batch:
+                return  # Spark has reported it before
+            self._last[record["query"]] = run_and_batch
+            self.feed.add(record)
             self.latest[record["query"]] = record
             for lookup in record["lookups"]:
                 for name, count in lookup["counters"].items():
@@ -100,9 +114,12 @@ class Metrics:
             if self._file is not None and not self._file.closed:
                 self._file.write(json.dumps(record) + "\n")
 
-    def forget(self, query: str) -> None:
+    def ended(self, query: str, error: str | None) -> None:
         with self._lock:
             self.latest.pop(query, None)
+        message = original(error or "")
+        why = str(message) if message else (error or "").strip().split("\n")[0]
+        self.feed.set_state(query, "failed" if error else "stopped", self._redact(why) or None)
 
     def _exposition(self) -> str:
         with self._lock:
@@ -121,7 +138,7 @@ class _Listener(StreamingQueryListener):
         self._metrics = metrics
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing to record before the first batch."""
+        self._metrics.feed.set_state(str(event.id), "running")
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
         self._metrics.progressed(event.progress)
@@ -130,7 +147,7 @@ class _Listener(StreamingQueryListener):
         """Nothing was joined."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        self._metrics.forget(str(event.id))
+        self._metrics.ended(str(event.id), event.exception)
 
 
 def batch_record(progress: Any, counted: dict[str, Any]) -> dict[str, Any]:
@@ -139,15 +156,29 @@ def batch_record(progress: Any, counted: dict[str, Any]) -> dict[str, Any]:
     return {
         "time": progress.timestamp,
         "query": str(progress.id),
+        "run": str(progress.runId),
         "name": progress.name,
         "batch": progress.batchId,
         "rows_in": progress.numInputRows,
         "seconds": seconds,
         "rows_per_second": progress.numInputRows / seconds if seconds else None,
+        **_lag(progress, seconds),
         "tasks": counted["tasks"],
         "warm_tasks": counted["warm_tasks"],
         "lookups": [_lookup_record(lookup) for lookup in counted["lookups"]],
     }
+
+
+def _lag(progress: Any, seconds: float) -> dict[str, Any]:
+    """Messages in Kafka that the query has not read; for other sources, the batch's duration."""
+    behind = [
+        int(float(source.metrics["maxOffsetsBehindLatest"]))
+        for source in progress.sources
+        if "maxOffsetsBehindLatest" in (source.metrics or {})
+    ]
+    if behind:
+        return {"lag": max(behind), "lag_unit": "messages"}
+    return {"lag": seconds, "lag_unit": "seconds"}
 
 
 def _lookup_record(lookup: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ Totals: TypeAlias = dict[Key, dict[str, Any]]
 
 MOST_KEPT = 1000  # uncollected micro-batches
 _hubs: dict[str, Accumulator[Totals]] = {}
+_collected: Totals = {}  # for a second listener of the same application
 
 
 class FoldTotals(AccumulatorParam[Totals]):
@@ -114,10 +115,17 @@ def hub(context: SparkContext) -> Accumulator[Totals]:
     name = str(context.applicationId)
     if name not in _hubs:
         _hubs.clear()  # a process has one SparkContext at a time
+        _collected.clear()
         _hubs[name] = context.accumulator({}, FoldTotals())
     return _hubs[name]
 
 
 def collect(context: SparkContext, query: str, batch: int | None) -> dict[str, Any] | None:
-    """Remove the record of a batch from the accumulator and return it."""
-    return hub(context).value.pop((query, batch), None)
+    """The record of a batch, which leaves the accumulator; None if there is none."""
+    found = hub(context).value.pop((query, batch), None)
+    if found is None:
+        return _collected.get((query, batch))
+    _collected[(query, batch)] = found
+    while len(_collected) > MOST_KEPT:
+        del _collected[next(iter(_collected))]
+    return found

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import pyspark
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
+from semistream.engine.conditions import from_description
 from semistream.errors import SemistreamError
 from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
 from semistream.pipeline.check import sink_of
@@ -22,9 +22,9 @@ from semistream.spark import steps
 from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
 from semistream.spark.sink import to_warehouse, write_each_batch
+from semistream.spark.versions import KAFKA
 from semistream.warmup.background import warm_up_in_background
 
-KAFKA = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}"
 _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
 
 
@@ -75,7 +75,7 @@ def start(
     spark: SparkSession, pipeline: Pipeline, masters: Sequence[Any], once: bool = False
 ) -> Any:
     """Build the query and start it."""
-    writer = _writer(pipeline, _read(spark, pipeline.source), masters)
+    writer = _writer(pipeline, read_source(spark, pipeline.source), masters)
     claim_checkpoint(pipeline)
     writer = writer.queryName(pipeline.name).option("checkpointLocation", pipeline.checkpoint)
     if once or pipeline.trigger == "once":
@@ -85,7 +85,7 @@ def start(
 
 def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
     lookups = [
-        Lookup(master, one.on, one.how, one.select)
+        Lookup(master, one.on, one.how, one.select, from_description(one.where) or None, one.as_of)
         for one, master in zip(
             pipeline.lookups, masters, strict=False
         )  # followed by those of the steps
@@ -154,7 +154,7 @@ def apply(pipeline: Pipeline, granted: Grants, df: DataFrame) -> DataFrame:
     return df
 
 
-def _read(spark: SparkSession, source: Source) -> DataFrame:
+def read_source(spark: SparkSession, source: Source) -> DataFrame:
     reader = spark.readStream.format(source.format)
     columns = _ddl(source.columns)
     if source.format == "kafka":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from semistream.live.server import LoopbackServer, Query
 
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PER_BATCH = {
@@ -24,36 +24,17 @@ _PER_LOOKUP = {
 
 
 class Endpoint:
-    """A small web server on 127.0.0.1, in a separate thread."""
+    """The text at ``/metrics`` of 127.0.0.1."""
 
     def __init__(self, port: int, text: Callable[[], str]) -> None:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                if self.path.split("?")[0] not in ("/", "/metrics"):
-                    self.send_error(404)
-                    return
-                body = text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", _TYPE)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
+        def route(query: Query) -> tuple[str, str]:
+            return _TYPE, text()
 
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-                """Do not log scrapes."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}/metrics"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="semistream-prometheus", daemon=True
-        )
-        self._thread.start()
+        self._server = LoopbackServer(port, {"/": route, "/metrics": route}, "prometheus")
+        self.url = f"{self._server.url}/metrics"
 
     def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._server.close()
 
 
 def exposition(latest: Iterable[dict[str, Any]], totals: dict[tuple[str, str, str], int]) -> str:

@@ -19,11 +19,6 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
@@ -38,6 +33,14 @@ from semistream.spark.enrich import Lookup, bound_lookup, join_named, task_slots
 from semistream.spark.metrics import TaskMetrics, task_metrics
 from semistream.spark.schema import check_key_collations, master_field, spark_arrow_type
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
+from semistream.spark.versions import (
+    SINK,
+    DataSource,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+    has,
+    require,
+)
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
 from semistream.tuning.auto import choose
@@ -51,6 +54,7 @@ def register(spark: SparkSession) -> None:
 
     Also registers ``format("semistream-workload")``, the stream of :mod:`semistream.workload`.
     """
+    register_workload(spark)
     # A class per session carries the session's accumulator and task slots.
     kind = type(
         "RegisteredWarehouse",
@@ -58,7 +62,6 @@ def register(spark: SparkSession) -> None:
         {"metrics": task_metrics(spark), "slots": task_slots(spark), "__module__": "__main__"},
     )
     spark.dataSource.register(kind)
-    register_workload(spark)
 
 
 def to_warehouse(
@@ -72,6 +75,10 @@ def to_warehouse(
 ) -> DataStreamWriter:
     """A stream writer that joins ``df`` with master tables and writes the result exactly once.
 
+    Tables, columns and the target are checked immediately. Set the trigger and the
+    ``checkpointLocation`` on the writer, and start it. A Spark that has no Arrow sinks in Python
+    runs :func:`write_each_batch`.
+
     Parameters
     ----------
     df
@@ -83,10 +90,9 @@ def to_warehouse(
         optionally ``schema=``).
     memory, using
         As in :func:`semistream.enrich`.
-
-    Tables, columns and the target are checked immediately. Set the trigger and the
-    ``checkpointLocation`` on the writer, and start it.
     """
+    if not has(SINK):
+        return write_each_batch(df, lookups, output=output, memory=memory, using=using, **options)
     register(df.sparkSession)
     texts, _ = _checked(df, lookups, output=output, memory=memory, using=using, **options)
     return df.writeStream.format(FORMAT).options(**texts)
@@ -145,7 +151,7 @@ def bind(
     for described in plan.lookups:
         lookup = described.open()
         source, follow = _opened(lookup, batch)
-        binding = Binding(source, lookup.on, lookup.select, lookup.how)
+        binding = Binding(source, lookup.on, lookup.select, lookup.how, lookup.where, lookup.as_of)
         binding.bind(schema)
         assert binding.schema is not None
         for field in list(binding.schema)[len(schema) :]:
@@ -201,6 +207,7 @@ class WarehouseSource(DataSource):
         return FORMAT
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        require(SINK)
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' is not supported: the sink only appends rows; use 'append'"

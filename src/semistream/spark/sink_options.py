@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from semistream.engine.binding import HOWS, On, Select
+from semistream.engine.conditions import Given, from_description
+from semistream.engine.conditions import described as described_conditions
 from semistream.errors import ConfigError, unknown
 from semistream.joins import ALGORITHMS
 from semistream.master import MasterTable
@@ -46,6 +48,8 @@ class DescribedLookup:
     version: int | None = None
     sql: dict[str, Any] | None = None
     url: str = ""
+    where: tuple[Given, ...] = ()
+    as_of: str | None = None
 
     def open(self) -> Lookup:
         """Open the table, if only its description was given."""
@@ -54,7 +58,7 @@ class DescribedLookup:
             master = sql_master(self.url, self.sql)
         elif self.version is not None:
             master = MasterTable.open(master, self.version)
-        return Lookup(master, self.on, self.how, self.select)
+        return Lookup(master, self.on, self.how, self.select, self.where or None, self.as_of)
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,10 @@ def options_of(lookups: Sequence[Lookup], **options: Any) -> dict[str, str]:
     for number, lookup in enumerate(lookups):
         master = lookup.master
         one: dict[str, Any] = {"on": lookup.on, "how": lookup.how, "select": lookup.select}
+        if lookup.where is not None:
+            one["where"] = described_conditions(lookup.where)
+        if lookup.as_of is not None:
+            one["as_of"] = lookup.as_of
         if isinstance(master, (str, os.PathLike)):
             one["master"] = os.path.abspath(master)
         elif isinstance(master, MasterTable):
@@ -164,7 +172,7 @@ def _json_or_names(text: str | None, many: bool = False) -> Any:
 
 
 def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
-    known = ["master", "version", "sql", "on", "how", "select"]
+    known = ["master", "version", "sql", "on", "how", "select", "where", "as_of"]
     for name in item:
         if name not in known:
             raise ConfigError(f"lookups: {unknown('field', name, known)}")
@@ -183,6 +191,8 @@ def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
         version=item.get("version"),
         sql=item.get("sql"),
         url=url or "",
+        where=from_description(item.get("where")),
+        as_of=item.get("as_of"),
     )
 
 

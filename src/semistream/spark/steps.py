@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -120,7 +121,7 @@ def with_reason(df: DataFrame, lookups: Lookup | Sequence[Lookup], **options: An
         select = _with_marker(lookup, columns, number)
         marker = select[next(iter(pairs.values()))]
         columns += [name for name in select.values() if name not in columns]
-        left.append(Lookup(lookup.master, lookup.on, "left", select))
+        left.append(replace(lookup, how="left", select=select))
         conditions.append((marker, list(pairs), _name(lookup.master)))
     rows = enrich(df, left, **options)
     reason = f.lit(None).cast("string")

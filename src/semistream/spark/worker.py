@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.engine.binding import On, Select
+from semistream.engine.conditions import Given
 from semistream.errors import BudgetError
 from semistream.joins import Join, Run
 from semistream.master import MasterTable
@@ -36,7 +37,7 @@ class BoundLookup:
 
     ``path`` and ``version`` for a master table; ``source`` for any other page source.
     ``follow``: micro-batches pin the newest version; otherwise all read ``version``. ``hold``: the
-    driver's pin on ``version``.
+    driver's pin on ``version``. ``tag`` identifies conditions with functions.
     """
 
     join: Join
@@ -48,6 +49,9 @@ class BoundLookup:
     source: PageSource | None = None
     nbytes: int = 0
     hold: MicroBatch | None = None
+    conditions: tuple[Given, ...] = ()
+    as_of: str | None = None
+    tag: str = ""
 
     def version_for(self, batch: MicroBatch | None) -> int:
         if self.path is None:
@@ -64,8 +68,9 @@ class BoundLookup:
             assert self.path is not None
             source = MasterTable.open(self.path, version, mapped=True)
         return replace(self.join, memory=memory).open(
-            source, self.on, select=self.select, follow=False
-        )
+            source, self.on, select=self.select, where=self.conditions or None, as_of=self.as_of,
+            follow=False,
+        )  # fmt: skip
 
     @property
     def where(self) -> str:
@@ -73,7 +78,10 @@ class BoundLookup:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        return (self.where, repr(self.join), repr(self.on), repr(self.select), self.follow)
+        found = (self.where, repr(self.join), repr(self.on), repr(self.select), self.follow)
+        if not self.conditions and self.as_of is None:
+            return found
+        return (*found, self.tag or repr(self.conditions), self.as_of)
 
 
 @dataclass(frozen=True)

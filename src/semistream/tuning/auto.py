@@ -66,10 +66,10 @@ class AutoJoin(Join):
     def _options(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def open(self, master: Any, on: Any, **options: Any) -> Run:
+    def open(self, master: Any, on: Any = None, **options: Any) -> Run:
         source = open_source(master)
-        if not _PLAIN.issuperset(options):  # stores on disk belong to one run
-            return self.chosen(source.ordered).open(source, on, **options)
+        if on is None or not _PLAIN.issuperset(options):  # stores on disk belong to one run
+            return self.chosen(source.ordered and on is not None).open(source, on, **options)
 
         def start(join: Join) -> Run:
             return join.open(source, on, **options)

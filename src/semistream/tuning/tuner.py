@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from semistream.cost import Case, Machine, Prediction, predict
+from semistream.durations import parse_duration
 from semistream.engine.binding import On, Select
 from semistream.errors import BudgetError, ConfigError, unknown
 from semistream.joins import ALGORITHMS, Join, open_source
@@ -15,7 +16,6 @@ from semistream.master.pages import PageSource
 from semistream.memory import format_size, parse_size
 from semistream.tuning.calibrate import Progress, calibrate
 from semistream.tuning.calibration_file import load
-from semistream.tuning.durations import parse_seconds
 from semistream.tuning.plan import OutOfReachError, TuningPlan, format_rate, format_seconds
 from semistream.tuning.sample import Observed, observe
 from semistream.tuning.search import Tuned, tuned
@@ -100,7 +100,7 @@ def tune(
         raise ConfigError('tune needs memory= (such as "200MB") or rate= (tuples per second)')
     if rate is not None and not (isinstance(rate, (int, float)) and 0 < rate < 1e12):
         raise ConfigError(f"rate={rate!r}: give tuples per second, more than 0")
-    longest = None if max_wait is None else parse_seconds(max_wait, "max_wait")
+    longest = None if max_wait is None else parse_duration(max_wait, "max_wait")
     source = open_source(master)
     names = _names(joins, source)
     seen = observe(

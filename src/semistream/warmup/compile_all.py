@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from semistream.engine.conditions import Compare
 from semistream.errors import BudgetError
 from semistream.joins import ALGORITHMS, join
 from semistream.warmup.shapes import SHAPES, Tables
@@ -55,6 +56,7 @@ class Case:
     access: str
     how: str
     options: dict[str, Any] = field(default_factory=dict)
+    where: Any = None
 
 
 def cases() -> list[Case]:
@@ -66,7 +68,10 @@ def cases() -> list[Case]:
         for how in HOWS[:2]
     ]
     turns = itertools.cycle(itertools.product(MEMORIES, ("mapped", "read", "direct"), HOWS))
-    return first + [
+    compared = Case(
+        FIRST, "int64", MEMORIES[0], "mapped", HOWS[0], where=Compare("n", "!=", "long")
+    )
+    return [*first, compared] + [
         Case(name, shape, *next(turns), options)
         for name in ALGORITHMS
         for options in OPTIONS.get(name, [{}])
@@ -111,7 +116,7 @@ def _rows(case: Case, tables: Tables, memory: int) -> Iterator[int]:
     versions = itertools.cycle((1, 2, 3) if shape.changed else (1,))
     table = tables.open(case.shape, mapped=case.access == "mapped", version=1)
     direct = case.access == "direct" and tables.can_read_directly
-    with description.open(table, on=shape.on, direct=direct) as run:
+    with description.open(table, on=shape.on, direct=direct, where=case.where) as run:
         # Twice, so that the keys that were absent and the rows that were hot are known.
         for batch, version in zip([*shape.batches()] * 2, versions, strict=False):
             run.use(version)

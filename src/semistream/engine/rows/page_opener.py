@@ -33,6 +33,8 @@ class LoadedPages:
     sizes: Any
     columns: PageColumns
     keys: PageColumns | None = None  # the key columns, where codes are hashes
+    conditions: PageColumns | None = None  # the columns that conditions read,
+    further: PageColumns | None = None  # and those of them that nothing else reads
     owners: Any = field(default=None, repr=False)  # of the memory, if it is not a reader's buffer
 
 

@@ -65,6 +65,8 @@ class AbsentTuples:
     def leave_proven(self, window: QueueWindow, index: PageIndex, head: int) -> None:
         """Schedule old tuples that are proven absent, at least those with the head's key."""
         self._head, self._next = head, -1
+        if self._context.binding.conditions:  # a later tuple with the same key may match
+            self._proven, self._next = np.array([head], np.int32), None
         if self._context.binding.codec.exact:
             most = self._output.most_rows
             slots = window.proven(index, self._probed, most)

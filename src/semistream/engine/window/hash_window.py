@@ -134,6 +134,11 @@ class RingWindow(HashWindow):
             self._insert(codes, columns, rows[:fit], slots)
         return fit
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The first slot of the ring and the tuples in it; both change whenever tuples do."""
+        return self._first, self.count
+
     def oldest(self, count: int) -> Slots:
         positions = np.arange(self._first, self._first + count)
         return (positions % self.capacity).astype(np.int32)
@@ -146,6 +151,12 @@ class RingWindow(HashWindow):
         )
         self._first = (self._first + count) % self.capacity
         self.count -= count
+
+
+class SortedRingWindow(RingWindow):
+    """The same, with room for the order of its tuples by a value, which a scan keeps beside it."""
+
+    slot_bytes = RingWindow.slot_bytes + 3 * 8 + 2 * 4  # values, order and slots; and copies
 
 
 class QueueWindow(HashWindow):

@@ -34,7 +34,7 @@ class TupleLayout:
         self.widths = RowWidths(schema.types)
         self.plain = PlainColumns(schema.types)
         self._key_places = [schema.get_field_index(name) for name in binding.stream_key]
-        self._key_type = schema.field(self._key_places[0]).type
+        self._key_type = schema.field(self._key_places[0]).type if self._key_places else pa.null()
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(i) for i in self.kept]
@@ -61,6 +61,20 @@ class TupleLayout:
             return [self._key_of(codes)]
         return store.take(slots, self.key_places)
 
+    def stored(self, name: str) -> int | None:
+        """The column's number among those that are stored; None if its code restores it."""
+        return (
+            None if name == self._from_code else self.kept.index(self.schema.get_field_index(name))
+        )
+
+    def some(
+        self, names: Sequence[str], store: RowStore, slots: Slots, codes: Codes
+    ) -> list[pa.Array]:
+        """These columns of these slots."""
+        stored = [self.stored(name) for name in names]
+        found = iter(store.take(slots, [place for place in stored if place is not None]))
+        return [self._key_of(codes) if place is None else next(found) for place in stored]
+
     @property
     def key_places(self) -> list[int]:
         """The key columns among those that are stored, unless codes restore the key."""
@@ -69,7 +83,7 @@ class TupleLayout:
 
 def _restorable(binding: Binding, schema: pa.Schema) -> str | None:
     """The key column's name if its values can be computed from their codes."""
-    if not binding.codec.exact or len(binding.stream_key) > 1:
+    if not binding.codec.exact or len(binding.stream_key) != 1:
         return None
     name = binding.stream_key[0]
     kind, master = schema.field(name).type, binding.codec.types[0]

@@ -10,7 +10,6 @@ from semistream.engine.context import Context
 from semistream.engine.front.contract import FrontStage
 from semistream.engine.front.learner import report
 from semistream.engine.rows.layout import ranges
-from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.engine.rows.row_buffer import RowBuffer
 from semistream.engine.shape import TableShape
@@ -25,13 +24,15 @@ class Offers:
         self._context = context
         row_bytes = min(table.row_bytes, plan.widest_row)
         types, columns = table.cached_types, len(table.output_types)
+        keys = columns + len(context.binding.compared_keys)
         self._rows = RowBuffer(types[:columns], plan.offers, row_bytes)
-        self._keys = RowBuffer(types[columns:], plan.offers, row_bytes)
+        self._keys = RowBuffer(types[columns:keys], plan.offers, row_bytes)
+        self._further = RowBuffer(types[keys:], plan.offers, row_bytes)
         self._offered: list[tuple[Any, Any, Any]] = []  # codes, rows of each, worths
 
     @property
     def nbytes(self) -> int:
-        return self._rows.nbytes + self._keys.nbytes
+        return self._rows.nbytes + self._keys.nbytes + self._further.nbytes
 
     def collect(
         self,
@@ -50,7 +51,7 @@ class Offers:
             if fit:
                 some, sizes = first[:fit], counts[:fit]
                 pairs = ranges(some, sizes) if sizes.max() > 1 else some
-                self._copy(loaded.columns, loaded.keys, places[pairs], rows[pairs])
+                self._copy(loaded, places[pairs], rows[pairs])
                 self._offered.append((window.codes[slots[some]], sizes, worth[:fit]))
             elif not self._rows.count:  # more rows than can ever be offered
                 fit = 1
@@ -58,10 +59,12 @@ class Offers:
             if len(first) or self._rows.count == self._rows.most:
                 self.offer(front)
 
-    def _copy(self, columns: PageColumns, keys: PageColumns | None, places: Any, rows: Any) -> None:
-        self._rows.add(columns, places, rows)
-        if keys is not None:
-            self._keys.add(keys, places, rows)
+    def _copy(self, loaded: LoadedPages, places: Any, rows: Any) -> None:
+        self._rows.add(loaded.columns, places, rows)
+        if loaded.keys is not None:
+            self._keys.add(loaded.keys, places, rows)
+        if loaded.further is not None:
+            self._further.add(loaded.further, places, rows)
 
     def visit_over(self, front: FrontStage) -> None:
         """Offer what was collected if it is much, or if the front stage is still filling."""
@@ -73,7 +76,7 @@ class Offers:
         if not self._offered:
             return
         codes, counts, worth = (np.concatenate(part) for part in zip(*self._offered, strict=True))
-        columns = [*self._rows.finish(), *self._keys.finish()]
+        columns = [*self._rows.finish(), *self._keys.finish(), *self._further.finish()]
         rows = np.arange(int(counts.sum()))
         self._offered.clear()
         report(self._context, front, *front.offer(codes, counts, worth, columns, rows))
@@ -83,3 +86,4 @@ class Offers:
         self._offered.clear()
         self._rows.clear()
         self._keys.clear()
+        self._further.clear()

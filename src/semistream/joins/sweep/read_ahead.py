@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class Visit:
     done: int = 0  # pages that were loaded
     found: int = 0  # pairs
     collided: bool = False  # a tuple has met another key with the same code
+    refused: list[Any] = field(default_factory=list)  # tuples that conditions have kept from a row
 
     @property
     def ended(self) -> bool:
@@ -56,10 +57,14 @@ class ReadAhead:
         self._can_address = source.can_address
         binding = context.binding
         self._names = binding.master_columns
-        self._keys = [] if binding.codec.exact else list(binding.master_key)
+        self._keys = binding.compared_keys
+        self._conditions, self._further = binding.condition_columns, binding.further_columns
+        self._has_conditions = bool(binding.conditions)
         if source.can_address:
             openers = Openers(source)
             self._columns, self._key_columns = openers(self._names), openers(self._keys)
+            self._condition_columns = openers(self._conditions)
+            self._further_columns = openers(self._further)
 
     @property
     def nbytes(self) -> int:
@@ -123,6 +128,12 @@ class ReadAhead:
         loaded = self._columns.open(pages, addresses, read.sizes)
         if self._keys:
             loaded.keys = self._key_columns.open(pages, addresses, read.sizes).columns
+        if self._has_conditions:
+            opened = (
+                opener.open(pages, addresses, read.sizes).columns
+                for opener in (self._condition_columns, self._further_columns)
+            )
+            loaded.conditions, loaded.further = opened
         return loaded
 
     def _sorted_by_code(self, pages: Any, batch: pa.RecordBatch) -> LoadedPages:
@@ -130,12 +141,15 @@ class ReadAhead:
         codes, _ = self._context.binding.master_codes(batch)
         order = np.argsort(codes, kind="stable")
         batch, codes = batch.take(pa.array(order)), codes[order]
-        columns, keys = (
-            self._put([batch.column(name) for name in names]) for names in (self._names, self._keys)
+        columns, keys, conditions, further = (
+            self._put([batch.column(name) for name in names])
+            for names in (self._names, self._keys, self._conditions, self._further)
         )
         address = np.array([codes.ctypes.data], np.int64)
         sizes = np.array([len(codes)], np.int64)
-        return LoadedPages(pages, address, sizes, columns, keys, (batch, codes))
+        return LoadedPages(
+            pages, address, sizes, columns, keys, conditions, further, (batch, codes)
+        )
 
     @staticmethod
     def _put(columns: list[pa.Array]) -> PageColumns:

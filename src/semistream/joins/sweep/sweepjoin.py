@@ -47,7 +47,7 @@ from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.counting_cache import CountingCache
 from semistream.engine.intake import Slice
-from semistream.engine.plan import MemoryPlan, within_budget
+from semistream.engine.plan import MemoryPlan, Part, within_budget
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
 from semistream.engine.rows.page_opener import LoadedPages
@@ -67,6 +67,7 @@ from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 from semistream.master.pages import PageSource
 
+_KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
 _NO_SLOTS = np.zeros(0, np.int32)
 
 
@@ -139,13 +140,28 @@ class Sweep(Policy):
             self._offers.withdraw()  # rows of this version must not enter the front stage later
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
-        if self._mover is None:
-            return super().plan(table, stream)
-        cache = "counting with a sketch" if self._mover.idle else "counting"
-        settings, share = self.context.settings, self._mover.share
-        return within_budget(
-            self.join, lambda join: plan_sweep(join, table, stream, settings, share, cache)
-        )
+        settings, cache, share = self.context.settings, self.join.cache, self.join.front_stage
+        if self._mover is not None:
+            cache = "counting with a sketch" if self._mover.idle else "counting"
+            share = self._mover.share
+
+        def divided(part: Part) -> MemoryPlan:
+            return within_budget(
+                self.join, lambda join: plan_sweep(join, table, stream, settings, part, cache)
+            )
+
+        plan, front = divided(share), self.front
+        if front is None or self._is_moving:
+            return plan
+        # The index grows with every change of the table. The front stage keeps its size, and with
+        # it its rows, until its part has become clearly smaller; the window gives way.
+        if plan.front_bytes < front.nbytes <= plan.front_bytes * _KEPT_SIZE:
+            return divided(front.nbytes)
+        return plan
+
+    @property
+    def _is_moving(self) -> bool:
+        return self._mover is not None and self._mover.moves
 
     def allocate(self, plan: MemoryPlan) -> None:
         assert isinstance(plan, SweepPlan)
@@ -161,14 +177,16 @@ class Sweep(Policy):
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
 
     def _allocate_front_stage(self, plan: MemoryPlan) -> None:
-        """When memory moves, the most used rows stay."""
+        """When memory moves, or a table has outgrown its part, the most used rows stay."""
         before = self.front
-        moves = self._mover is not None and self._mover.moves
-        if moves:
+        if self._is_moving:
             self.admission.front = None
         self.make_front_stage(plan, self._table)
-        if moves and isinstance(before, CountingCache) and isinstance(self.front, CountingCache):
-            self.front.adopt(before)
+        front = self.front
+        if front is not before and isinstance(before, CountingCache):  # else there is no old one
+            assert front is None or isinstance(front, CountingCache)
+            if front is not None:
+                front.adopt(before)
         if self._mover is not None:
             self._mover.moved()
 
@@ -327,7 +345,10 @@ class Sweep(Policy):
             self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
         self._unmatched = len(self._unmatched_slots)
         if self._unmatched and not visit.collided:  # no row has these codes
-            self._absent_keys.add(window.codes[self._unmatched_slots])
+            absent = self._unmatched_slots
+            if visit.refused:
+                absent = np.setdiff1d(absent, np.concatenate(visit.refused))
+            self._absent_keys.add(window.codes[absent])
         self._leave(visit)
 
     def _leave(self, visit: Visit) -> None:

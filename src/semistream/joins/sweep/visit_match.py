@@ -28,10 +28,13 @@ class VisitMatch:
         self._window = window
         self._output = output
         self._offers = offers
-        self._exact = binding.codec.exact
+        hashed = not binding.codec.exact
+        self._exact = binding.exact
         self._once = not binding.keeps_master
-        self._key_match = None if self._exact else KeyMatch(binding)
-        self._key_places = [] if self._exact else window.layout.key_places
+        self._takes_one_row = binding.takes_one_row
+        self._key_match = KeyMatch(binding) if hashed else None
+        self._key_places = window.layout.key_places if hashed else []
+        self._filter = binding.pair_filter()
         self._cursor = np.zeros(3, np.int64)
 
     def start(self, visit: Visit, loaded: LoadedPages, distinct: bool) -> None:
@@ -59,18 +62,21 @@ class VisitMatch:
             places, rows, slots = (part[:found] for part in out)
             if self._key_match is not None:
                 places, rows, slots = self._verified(visit, loaded, places, rows, slots)
-            visit.found += len(slots)
+            if self._filter is None:
+                visit.found += len(slots)
             if front is not None:
                 whole = self._whole_keys(visit, loaded, slots, resumed)
                 self._offers.collect(
                     front, window, loaded, places[whole], rows[whole], slots[whole]
                 )
+            if self._filter is not None:
+                places, rows, slots = self._passing(visit, loaded, places, rows, slots)
             output.add(loaded.columns, places, rows, slots)
         return bool(self._cursor[0] >= len(visit.slots))
 
     def _whole_keys(self, visit: Visit, loaded: LoadedPages, slots: Any, resumed: bool) -> slice:
         """The pairs of keys all of whose rows are among them: a front stage caches whole keys."""
-        if self._distinct or self._once or not len(slots):
+        if self._distinct or self._takes_one_row or not len(slots):
             return slice(None)
         if len(loaded.pages) < len(visit.pages):  # a key may go on in pages that are not loaded
             return slice(0, 0)
@@ -93,6 +99,25 @@ class VisitMatch:
         if same is not None:
             visit.collided = True
             places, rows, slots = places[same], rows[same], slots[same]
+        return (
+            (places, rows, slots) if self._filter is not None else self._mark(places, rows, slots)
+        )
+
+    def _passing(
+        self, visit: Visit, loaded: LoadedPages, places: Any, rows: Any, slots: Any
+    ) -> tuple[Any, Any, Any]:
+        """The pairs that pass the conditions; their tuples are marked."""
+        assert self._filter is not None
+        assert loaded.conditions is not None
+        passed = self._filter.waiting(self._window, slots, loaded.conditions, places, rows)
+        if passed is not None:
+            visit.refused.append(np.unique(slots[~passed]))
+            places, rows, slots = places[passed], rows[passed], slots[passed]
+        visit.found += len(slots)
+        return self._mark(places, rows, slots)
+
+    def _mark(self, places: Any, rows: Any, slots: Any) -> tuple[Any, Any, Any]:
+        """Mark matched tuples; without master columns, each has one pair."""
         if self._once:
             first = np.r_[True, slots[1:] != slots[:-1]][: len(slots)]
             places, rows, slots = places[first], rows[first], slots[first]

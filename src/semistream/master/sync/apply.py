@@ -121,6 +121,10 @@ def as_source(data: Any) -> ChangeSource:
 
 
 def _check(table: MasterTable, source: ChangeSource, full: bool) -> None:
+    if table.history is not None:
+        raise MasterTableError(
+            f"{table.path} has history, which a sync does not keep; upsert the new rows instead"
+        )
     if not table.distinct:
         raise MasterTableError(
             f"{table.path} has several rows for a key, and a table that follows a source has one; "

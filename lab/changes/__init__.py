@@ -1,0 +1,1 @@
+"""The parts of the benchmark of tables that change while joins run."""

@@ -1,0 +1,49 @@
+"""Rows with changed prices, and the check of a join that runs meanwhile."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import semistream as ss
+from semistream import workload
+
+RAISE = 1_000_000.0  # added to a changed product's price, which is lower: shows what changed
+
+
+def changed_rows(table: ss.MasterTable, keys: np.ndarray) -> pa.Table:
+    """The rows of these products with other prices; everything else may be anything."""
+    count = len(keys)
+    return pa.table(
+        {
+            "product_id": keys,
+            "price": workload.price_of(keys) + RAISE,
+            "supplier_id": np.full(count, 1, np.int32),
+            "category": np.full(count, 1, np.int32),
+            "description": pa.array(["a changed description of the usual length, " * 2] * count),
+        },
+        schema=table.schema,
+    )
+
+
+def random_keys(rows: int, count: int, seed: int) -> np.ndarray:
+    return np.unique(np.random.default_rng(seed).integers(1, rows + 1, count))
+
+
+def wrong(out: pa.RecordBatch) -> str | None:
+    """The error in joined rows: a price must be the product's, from before or after its change."""
+    products = out["product_id"].to_numpy()
+    surplus = out["price"].to_numpy() - workload.price_of(products)
+    right = (np.abs(surplus) < 1e-6) | (np.abs(surplus - RAISE) < 1e-6)
+    return None if right.all() else f"{int((~right).sum())} rows with another product's price"
+
+
+def linked_copy(table: Path, target: Path) -> Path:
+    """A copy that can be changed. Its files are links: a table never changes a file."""
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(table, target, copy_function=os.link)
+    return target

@@ -1,0 +1,181 @@
+"""Pairs without an equality: page rows and waiting tuples whose values are in range.
+
+The window is kept sorted by a column of the stream that is compared with the master. Each page row
+then has its candidates in one range of it, found by binary search::
+
+    x >= low and x <= high       sorted by x: from low to high
+    low <= v and v <= high       of the stream: sorted by low, from v - (widest range) to v
+
+The ranges are a superset: every pair is checked by the conditions afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from semistream.engine.binding import Binding
+from semistream.engine.compared_types import compared
+from semistream.engine.conditions import Comparison, comparisons_of
+from semistream.engine.disk_buffer import Scan
+from semistream.engine.rows.layout import ranges
+from semistream.engine.window.hash_window import RingWindow
+from semistream.kernels import states
+
+_MARGIN = 1 + 1e-9  # for rounding: candidates may be too many, never too few
+_LOWER, _UPPER = (">=", ">", "=="), ("<=", "<", "==")
+
+
+class Band(NamedTuple):
+    """``column`` of the stream is at least ``low`` and at most ``high`` of the master, if given.
+
+    ``other``: another column of the stream, which is at least ``high``.
+    """
+
+    column: str
+    low: str | None
+    high: str | None
+    other: str | None = None
+
+
+def band_of(binding: Binding) -> Band | None:
+    """The bounds that narrow most; None if no comparison can be searched."""
+    assert binding.stream_schema is not None
+    usable = [
+        one
+        for condition in binding.conditions
+        for one in comparisons_of(condition)
+        if not one.is_open
+        and compared(binding.stream_schema.field(one.stream).type, binding.type_of(one.master))
+        == (1, 1)
+    ]
+    bands = [_band(column, usable) for column in dict.fromkeys(one.stream for one in usable)]
+    found = [band for band in bands if band.low or band.high]
+    return max(found, key=lambda band: sum(part is not None for part in band), default=None)
+
+
+def _band(column: str, usable: list[Comparison]) -> Band:
+    own = [one for one in usable if one.stream == column]
+    low = next((one.master for one in own if one.operator in _LOWER), None)
+    high = next((one.master for one in own if one.operator in _UPPER), None)
+    other = None
+    if low is None and high is not None:
+        other = next(
+            (one.stream for one in usable if one.master == high and one.operator in _LOWER), None
+        )
+    return Band(column, low, high, other)
+
+
+class BandPairs:
+    """Finds pairs for a probe, one output batch at a time."""
+
+    def __init__(self, binding: Binding, window: RingWindow, band: Band) -> None:
+        self._band = band
+        self._window = window
+        self._once = not binding.keeps_master
+        self._held: tuple[int, int] | None = None  # the tuples that are sorted
+        self._slots: Any = None
+        self._values: Any = None
+        self._widest: Any = 0
+        self._begins: Any = None  # of each page row's candidates
+        self._ends: Any = None
+
+    def find(self, scan: Scan, most: int) -> tuple[Any, Any]:
+        """Rows and slots of the next pairs, at most this many; moves the scan's cursor."""
+        if scan.cursor[0] == 0 and scan.cursor[1] < 0:
+            self._sort()
+            self._search(scan)
+        row, taken = int(scan.cursor[0]), max(0, int(scan.cursor[1]))
+        begins = self._begins[row:].copy()
+        if len(begins):
+            begins[0] += taken
+        counts = np.maximum(self._ends[row:] - begins, 0)
+        ends = np.cumsum(counts)
+        whole = int(np.searchsorted(ends, most, side="right"))
+        used = np.arange(whole)
+        scan.cursor[:] = row + whole, -1
+        left = most - (int(ends[whole - 1]) if whole else 0)
+        if whole < len(counts) and left:
+            counts = counts[: whole + 1].copy()
+            counts[whole] = left
+            used = np.arange(whole + 1)
+            scan.cursor[:] = row + whole, left + (taken if whole == 0 else 0)
+        elif whole < len(counts):
+            scan.cursor[1] = 0
+        counts = counts[: len(used)]
+        rows = (row + np.repeat(used, counts)).astype(np.int32)
+        slots = self._slots[ranges(begins[: len(used)], counts)]
+        if self._once:
+            waits = self._window.state[slots] != states.MATCHED
+            rows, slots = rows[waits], slots[waits]
+        return rows, slots
+
+    def _sort(self) -> None:
+        window, band = self._window, self._band
+        held = window.place
+        if held == self._held:
+            return
+        slots = window.oldest(window.count)
+        names = [band.column, *([band.other] if band.other else [])]
+        columns = window.layout.some(names, window.rows, slots, window.codes[slots])
+        valid = np.logical_and.reduce([_valid(column) for column in columns])
+        values = [_numbers(column)[valid] for column in columns]
+        order = np.argsort(values[0], kind="stable")
+        self._slots, self._values, self._held = slots[valid][order], values[0][order], held
+        if band.other and len(order):
+            self._widest = _widest(values[0], values[1])
+
+    def _search(self, scan: Scan) -> None:
+        band, count, total = self._band, len(scan.codes), len(self._values)
+        self._begins, self._ends = np.zeros(count, np.int64), np.full(count, total, np.int64)
+        names = list(dict.fromkeys(name for name in (band.low, band.high) if name))
+        every = np.arange(count)
+        taken = dict(zip(names, scan.take(every, names), strict=True))
+        fine = np.ones(count, np.bool_) if scan.valid is None else scan.valid.copy()
+        for column in taken.values():
+            fine &= _valid(column)
+        if band.low:
+            low = _numbers(taken[band.low])
+            self._begins = np.searchsorted(self._values, low, side="left")
+        if band.high:
+            high = _numbers(taken[band.high])
+            self._ends = np.searchsorted(self._values, high, side="right")
+            if band.other and not band.low:
+                self._begins = np.searchsorted(self._values, _less(high, self._widest), side="left")
+        self._ends = np.where(fine, self._ends, self._begins)
+
+
+def _numbers(column: pa.Array) -> Any:
+    """Integers as int64, others as float64; a null's number is arbitrary."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return column.cast(pa.float64()).fill_null(0.0).to_numpy()
+    if pa.types.is_temporal(kind):
+        column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return column.cast(pa.int64()).fill_null(0).to_numpy()
+
+
+def _valid(column: pa.Array) -> Any:
+    return column.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _widest(low: Any, high: Any) -> Any:
+    """The largest ``high - low``, at least 0; None if it overflows."""
+    widths = high - low
+    if widths.dtype == np.float64:
+        return max(0.0, float(np.nan_to_num(widths).max())) * _MARGIN
+    if bool(np.any(((high ^ low) & (widths ^ high)) < 0)):
+        return None
+    return max(0, int(widths.max()))
+
+
+def _less(values: Any, step: Any) -> Any:
+    """At most ``values - step``, without overflow; the least number if there is no step."""
+    if values.dtype == np.float64:
+        return values - step - np.abs(values) * (_MARGIN - 1)
+    least = np.iinfo(np.int64).min
+    if step is None:
+        return np.full(len(values), least)
+    return np.where(values < least + step, least, values - step)

@@ -1,0 +1,150 @@
+"""Conditions without an equality: MESHJOIN compares every tuple with the rows in its range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import naive
+import semistream as ss
+from harness import build, cut, drive
+
+VALUES = st.none() | st.integers(-8, 40)
+LOW, HIGH = -(2**63), 2**63 - 1
+EXTREME = VALUES | st.sampled_from([LOW, HIGH])
+
+CONDITIONS: dict[str, tuple[Any, Any]] = {
+    "between": (
+        ss.Between("x", "low", "high"),
+        lambda r, o: None not in (r["x"], o["low"], o["high"]) and o["low"] <= r["x"] <= o["high"],
+    ),
+    "between, of the master": (
+        ss.Between("v", "x", "y", of="master", closed="left"),
+        lambda r, o: None not in (r["x"], r["y"]) and r["x"] <= o["v"] < r["y"],
+    ),
+    "compare": (
+        ss.Compare("x", "<", "low"),
+        lambda r, o: None not in (r["x"], o["low"]) and r["x"] < o["low"],
+    ),
+    "different": (
+        ss.Compare("x", "!=", "low"),
+        lambda r, o: None not in (r["x"], o["low"]) and r["x"] != o["low"],
+    ),
+    "predicate": (
+        ss.Predicate(lambda stream, master: pa.compute.equal(stream["x"], master["v"])),
+        lambda r, o: r["x"] == o["v"],
+    ),
+    "text": (ss.Compare("s", ">=", "t"), lambda r, o: r["s"] >= o["t"]),
+    "two": (
+        [ss.Compare("x", ">=", "low"), ss.Compare("y", "<=", "high")],
+        lambda r, o: (
+            None not in (r["x"], r["y"], o["low"], o["high"])
+            and r["x"] >= o["low"]
+            and r["y"] <= o["high"]
+        ),
+    ),
+}
+
+
+def _master(rows: list[tuple[Any, Any]]) -> pa.Table:
+    count = len(rows)
+    return pa.table(
+        {
+            "v": pa.array(range(count), pa.int64()),
+            "low": pa.array([low for low, _ in rows], pa.int64()),
+            "high": pa.array([high for _, high in rows], pa.int64()),
+            "t": pa.array([f"{i % 7}" for i in range(count)], pa.string()),
+        }
+    )
+
+
+def _stream(rows: list[tuple[Any, Any]]) -> pa.Table:
+    return pa.table(
+        {
+            "n": pa.array(range(len(rows)), pa.int64()),
+            "x": pa.array([x for x, _ in rows], pa.int64()),
+            "y": pa.array([y for _, y in rows], pa.int64()),
+            "s": pa.array([f"{i % 9}" for i in range(len(rows))], pa.string()),
+        }
+    )
+
+
+@pytest.mark.parametrize("name", list(CONDITIONS))
+@given(
+    rows=st.lists(st.tuples(EXTREME, EXTREME), max_size=40),
+    tuples=st.lists(st.tuples(EXTREME, EXTREME), max_size=40),
+    how=st.sampled_from(naive.HOWS),
+    algorithm=st.sampled_from(["meshjoin", "auto"]),
+    size=st.sampled_from([1, 7, 100]),
+    memory=st.sampled_from([30_000, 1_000_000]),
+    change=st.booleans(),
+    order=st.sampled_from([None, "stream"]),
+)
+@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+def test_equals_naive(
+    name: str, tmp_path_factory: Any, rows: Any, tuples: Any, how: str, algorithm: str,
+    size: int, memory: int, change: bool, order: Any,
+) -> None:  # fmt: skip
+    where, condition = CONDITIONS[name]
+    data, stream = _master(rows), _stream(tuples)
+    master = build(tmp_path_factory.mktemp("no-key") / "t", data, ["v"], page_bytes=256)
+    if change:  # key 0 is the code that all tuples have
+        master = master.delete([0, 3]).upsert(_master([(5, 9)] * 2).slice(1))
+        data = master.to_table()
+    join = ss.join(algorithm, memory=memory * (2 if order else 1), how=how)
+    with join.open(master, where=where, order=order) as run:
+        out = naive.rows_of(drive(run, cut(stream, size)))
+    naive.same_rows(out, naive.join(stream, data, {}, how, None, condition))
+
+
+def test_plain_parquet_will_do(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    data, stream = (
+        _master([(3 * i, 3 * i + 4) for i in range(100)]),
+        _stream([(i, 0) for i in range(90)]),
+    )
+    pq.write_table(data, tmp_path / "r.parquet", row_group_size=17)
+    where, condition = CONDITIONS["between"]
+    with ss.join("meshjoin", memory="1MB", how="left").open(str(tmp_path), where=where) as run:
+        out = naive.rows_of(drive(run, cut(stream, 20)))
+    naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
+
+
+def test_the_window_is_searched_not_compared_with_every_row(tmp_path: Path) -> None:
+    """Candidates are about as many as pairs: 5000 tuples times 5000 rows would be 25 million."""
+    from semistream.engine import band_pairs
+
+    seen = []
+    real = band_pairs.BandPairs.find
+
+    def counted(self: Any, scan: Any, most: int) -> Any:
+        rows, slots = real(self, scan, most)
+        seen.append(len(rows))
+        return rows, slots
+
+    data, stream = (
+        _master([(i, i + 2) for i in range(5000)]),
+        _stream([(i, i + 2) for i in range(5000)]),
+    )
+    master = build(tmp_path / "t", data, ["v"])
+    for where in (CONDITIONS["between"][0], CONDITIONS["between, of the master"][0]):
+        seen.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(band_pairs.BandPairs, "find", counted)
+            with ss.join("meshjoin", memory="4MB").open(master, where=where) as run:
+                drive(run, cut(stream, 5000))
+        assert sum(seen) < 40_000
+
+
+def test_a_join_by_key_needs_a_key(tmp_path: Path) -> None:
+    master = build(tmp_path / "t", _master([(1, 2)]), ["v"])
+    with pytest.raises(ss.ConfigError, match="sweepjoin finds rows by their key"):
+        ss.join("sweepjoin").open(master, where=ss.Compare("x", "<", "low"))
+    with pytest.raises(ss.ConfigError, match="give on=, the column to join on, or where="):
+        ss.join("meshjoin").open(master)

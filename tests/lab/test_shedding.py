@@ -1,0 +1,56 @@
+"""The benchmark of load shedding, made small: its clocks, its load, its picture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lab.bench_shedding import Endless
+from lab.engine_data import EngineData
+from lab.shedding.clocks import BYTES_PER_SECOND, SEEK_SECONDS, Disk2011
+from lab.shedding.drive import Load, Setting, service_rate
+from lab.shedding.plot import plot_burst
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> EngineData:
+    data = EngineData(20_000, root=tmp_path)
+    data.prepare(lambda line: None, lmdb=False)
+    return data
+
+
+def test_a_disk_of_2011_takes_its_time() -> None:
+    clock = Disk2011()
+    before = clock()
+    clock.page_read(0, 1, 1_000_000, 0.0)
+    assert clock() - before == pytest.approx(SEEK_SECONDS + 1e6 / BYTES_PER_SECOND, abs=0.002)
+
+
+def test_service_rates(data: EngineData) -> None:
+    stream = Endless(data)
+    none = Setting(data.master, "chybridjoin", 700_000, 200_000, "none")
+    rate = service_rate(none, Disk2011(), stream, 1e9, 0.3, 0.3)["service"]
+    assert rate > 0
+    for mode in ("considering", "keep"):
+        found = service_rate(replace(none, mode=mode), Disk2011(), stream, 4 * rate, 0.3, 0.3)
+        assert found["overload"]["overloads"] > 0
+        assert found["service"] > 0
+
+
+def test_a_load_is_served_in_the_end_and_plotted(data: EngineData, tmp_path: Path) -> None:
+    setting = Setting(data.master, "sweepjoin", 700_000, 200_000, "considering")
+    load = Load(setting, Disk2011(), Endless(data))
+    samples = list(load.go(lambda now: 1e6 * now, 0.2)) + list(load.catch_up())
+    load.check()
+    load.close()
+    assert samples[-1].served == samples[-1].arrived == load.arrived > 0
+    burst = {
+        "samples": [{**vars(sample), "memory": 1} for sample in samples],
+        "budget": 2,
+        "calm": 0.1,
+        "seconds": 0.1,
+    }
+    plot_burst(burst, tmp_path / "burst.png")
+    assert (tmp_path / "burst.png").stat().st_size > 1000
