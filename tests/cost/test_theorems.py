@@ -44,7 +44,7 @@ def test_hybridjoin_is_slower_by_a_constant_at_most(exponent: float, memory: str
     inlj = predict(case("inlj", **shape))
     assert hybrid.rate > mesh.rate / 2
     assert hybrid.rate > inlj.rate / 5
-    if exponent >= 1.0:  # C04
+    if exponent == 1.0:  # C04; with more skew, a pool of nearly all pages needs no window
         assert hybrid.rate > mesh.rate
         assert hybrid.rate > inlj.rate
 

@@ -72,7 +72,7 @@ def sweep(case: Case) -> Prediction:
     gap = getattr(plan, "gap_pages", 0)
     jumps = (1.0 - density) ** np.arange(1, gap + 1)
     read = min(float(total), pages * (1.0 + density * float((np.arange(1, gap + 1) * jumps).sum())))
-    requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages)
+    requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages, 1e-9)
     work = Work(case)
     ahead = getattr(plan, "reads_ahead", 0)
     # Tuples are admitted, and rows returned, when some have been served.
