@@ -15,7 +15,7 @@ INSTALLED := $(VENV)/.installed
 ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
 
 .DEFAULT_GOAL := help
-.PHONY: help install wheel docs browser demo test test-slow test-faults test-long test-rivals test-kafka check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
+.PHONY: help install wheel docs browser demo test test-slow test-faults test-long test-rivals test-kafka test-spark-versions test-oldest-spark check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-tables soak fuzz clean
 
 help:  ## List the targets
 	@echo "semistream: join a fast stream with a table that is too big for memory"
@@ -73,6 +73,12 @@ test-kafka: $(INSTALLED)  ## Run the tests with a real Kafka broker, downloaded 
 wheel: $(INSTALLED)  ## Build the wheel into dist/, and test it in an empty environment
 	@$(BIN)/python -m build --wheel --outdir dist .
 	@$(BIN)/python -m pytest tests/packaging
+
+test-spark-versions: $(INSTALLED)  ## Run the Spark tests with Spark 3.5, 4.0, 4.1, 4.2 and 4.3, each in its own environment
+	@$(BIN)/python tests/spark_versions.py
+
+test-oldest-spark: $(INSTALLED)  ## Run a few Spark tests with the oldest supported version
+	@$(BIN)/python tests/spark_versions.py --short
 
 check: $(INSTALLED)  ## Check lint, format, types and import contracts
 	@echo "==> ruff"

@@ -6,8 +6,9 @@
 Everything runs in one session on two cores, one pipeline after the other, on micro-batches of the
 same rows. The ceiling is a ``mapInArrow`` that only appends constant columns of the same types:
 no join in Python can be faster. A rate is rows per second of the median
-micro-batch after warm-up, the better of two rounds. Every answer is checked. Results go to
-lab/results/spark.json.
+micro-batch after warm-up, the better of two rounds. Every answer is checked. Then micro-batches of
+1 thousand to 1 million rows are measured beside their ceilings (lab/spark_batches.py). Results go
+to lab/results/spark.json.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from rich.console import Console
 from rich.table import Table
 
 import semistream as ss
-from lab import machine
+from lab import machine, spark_batches
 from lab.spark_data import FILES_PER_BATCH, SparkData, constants
 from semistream.spark import Metrics
 
@@ -61,12 +62,13 @@ class Size:
     spark_measured: int
     memory: str
     file: str
+    small_batches: int  # measured micro-batches of each size, beside the ceilings
 
 
 # The budget per executor is a tenth of the large R, and as much as all of the small one.
 SIZES = {
-    "full": Size(20_000_000, 2_000_000, 1_000_000, 8, 8, 2, "226MB", "spark.json"),
-    "small": Size(500_000, 100_000, 100_000, 2, 3, 2, "32MB", "spark-small.json"),
+    "full": Size(20_000_000, 2_000_000, 1_000_000, 8, 8, 2, "226MB", "spark.json", 16),
+    "small": Size(500_000, 100_000, 100_000, 2, 3, 2, "32MB", "spark-small.json", 4),
 }
 
 
@@ -295,14 +297,20 @@ def main(arguments: list[str] | None = None) -> int:
                 bench = Bench(spark, data, size, Path(folder))
                 large = data.rows == size.large
                 report["relations"].append(measure(bench, large, console.print))
+            datas = spark_batches.prepared(size.large, console.print, size.small_batches)
+            report["micro_batches"] = spark_batches.measure(
+                spark, datas, size.memory, Path(folder), console.print
+            )
         finally:
             spark.stop()
     report["targets"] = targets(*report["relations"])
+    report["targets"] += spark_batches.targets(report["micro_batches"])
     out = Path(options.out) if options.out else RESULTS / size.file
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(report, indent=1) + "\n")
     show(report, console)
-    wrong = any("wrong" in r for part in report["relations"] for r in part["pipelines"].values())
+    parts = [*report["relations"], *report["micro_batches"]]
+    wrong = any("wrong" in result for part in parts for result in part["pipelines"].values())
     missed = options.size == "full" and not all(target["met"] for target in report["targets"])
     return 1 if wrong or missed else 0
 

@@ -124,7 +124,8 @@ def _warm_up(run: Any, cell: CostCell, data: EngineData) -> int:
     turns = 12 if cell.join == "sweepjoin" else 3
     pushed, began = 0, time.process_time()
     step = replace(cell, seconds=min(0.1, cell.warm_seconds))
-    while time.process_time() - began < cell.warm_seconds:
+    most = cell.warm_seconds * (2 if cell.join == "sweepjoin" and not cell.drained else 1)
+    while time.process_time() - began < most:
         pushed = _serve(run, step, data, pushed)[0]
         if not cell.drained and run.stats.rows_out > turns * run.stats.waiting > 0:
             break

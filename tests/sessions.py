@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from spark_compat import add_missing_methods
+
 LOCAL = "local[2,4]"  # two tasks at once, four attempts each
 CLUSTER = "local-cluster[2,1,1024]"
 TWO_HOSTS = "two hosts"
@@ -81,6 +83,7 @@ class Sessions:
     def _start(self, master: str) -> Any:
         from pyspark.sql import SparkSession
 
+        add_missing_methods()
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
         settings = {

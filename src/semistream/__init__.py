@@ -34,7 +34,6 @@ if TYPE_CHECKING:
         Run,
         SweepJoin,
         XHybridJoin,
-        join,
     )
     from semistream.master import MasterTable
     from semistream.master.sql import SqlMaster
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from semistream.spark.foreach import PostgresSink
     from semistream.spark.sink import register, to_warehouse
     from semistream.tuning import predict, tune
+    from semistream.tuning.auto import join
 
 __version__ = "0.1.0"
 
@@ -108,7 +108,6 @@ _LAZY = {
             "Run",
             "SweepJoin",
             "XHybridJoin",
-            "join",
         ],
         "semistream.joins",
     ),
@@ -124,6 +123,7 @@ _LAZY = {
     "build_master": "semistream.spark.build",
     "dashboard": "semistream.spark.dashboard",
     "enrich": "semistream.spark.enrich",
+    "join": "semistream.tuning.auto",
     "predict": "semistream.tuning",
     "register": "semistream.spark.sink",
     "to_warehouse": "semistream.spark.sink",

@@ -18,6 +18,9 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
+# The default size of a page of a master table: small, as a page is often read for a single row;
+# smaller ones need too much index. docs/design.md has the figures.
+PAGE_BYTES = "16KiB"
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 

@@ -8,7 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 import semistream as ss
+from semistream.cli._demo_burst import Moment, run_burst
 from semistream.cli.demo import app, run_demo
+from semistream.testing import FakeClock
 
 SMALL = ["--engine", "--rows", "20000", "--tuples", "50000", "--memory", "2MB"]
 
@@ -45,3 +47,25 @@ def test_it_prints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for word in ("tuples/s", "front stage", "pages", "window", "of 2.0 MB", "price"):
         assert word in done.output
     assert list(tmp_path.iterdir()) == [], "the demo leaves nothing behind"
+
+
+def test_a_burst_is_shed_and_served_later(tmp_path: Path) -> None:
+    moments: list[Moment] = []
+    result = run_burst(
+        rows=5_000,
+        memory="1MB",
+        join="chybridjoin",
+        exponent=1.0,
+        folder=tmp_path,
+        show=moments.append,
+        seconds=0.09,
+        clock=FakeClock(tick=0.001),
+    )
+    assert result.rows == result.offered
+    assert result.overload["shed"] > 0
+    assert result.overload["returned"] == result.overload["shed"]
+    assert result.offered_in_burst > result.served_in_burst
+    assert result.peak_memory <= result.budget
+    assert {"calm", "burst", "done"} <= {moment.phase for moment in moments}
+    assert moments[-1].stored == 0
+    assert "shed " in moments[-1].line()

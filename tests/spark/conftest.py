@@ -9,6 +9,17 @@ import pytest
 pytest.importorskip("pyspark")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """``needs_spark(feature)``: skip where this version of Spark does not have it."""
+    from semistream.spark.versions import VERSION, has
+
+    for mark in item.iter_markers("needs_spark"):
+        for feature in mark.args:
+            if not has(feature):
+                needed, found = (".".join(map(str, one)) for one in (feature.since, VERSION))
+                pytest.skip(f"{feature.name}: Spark {needed}, and this is {found}")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of one kind of session go to one worker (with ``--dist loadgroup``)."""
     here = Path(__file__).parent

@@ -24,6 +24,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from semistream.spark.batch_version import MicroBatch, pinned_version
 from semistream.spark.sink import Message, WarehouseSource, WarehouseWriter
 from semistream.spark.sink_options import options_of, plan_of
+from semistream.spark.versions import COLLATIONS, SINK
 
 
 def sql_lookup(folder: Path) -> tuple[ss.Lookup, Callable[[], None]]:
@@ -59,19 +60,20 @@ def test_commit_and_abort_open_no_look_up(
     assert not list(tmp_path.glob(f"**/{staged[1].staged.name}"))
 
 
-COLLATED = StructType([StructField("n", LongType()), StructField("k", StringType("UTF8_LCASE"))])
-
-
+@pytest.mark.needs_spark(SINK)
 @pytest.mark.parametrize("on", ["k", ["k"], {"k": "name"}])
 def test_plain_options_refuse_a_collated_key(on: Any) -> None:
     """Before the query starts, whatever the tables are."""
+    text = StructField("k", StringType("UTF8_LCASE"))
+    collated = StructType([StructField("n", LongType()), text])
     options = options_of([ss.Lookup("absent", on=on)], path="out")
     with pytest.raises(ss.SchemaError, match="compared by their bytes"):
-        WarehouseSource(options).streamWriter(COLLATED, False)
+        WarehouseSource(options).streamWriter(collated, False)
     other = options_of([ss.Lookup("absent", on="n")], path="out")
-    assert WarehouseSource(other).streamWriter(COLLATED, False) is not None
+    assert WarehouseSource(other).streamWriter(collated, False) is not None
 
 
+@pytest.mark.needs_spark(COLLATIONS)
 def test_to_warehouse_refuses_a_collated_key(spark: Any, tmp_path: Path) -> None:
     table = ss.MasterTable.build(pa.table({"k": ["a"]}), tmp_path / "text", key="k")
     stream = spark.readStream.format("rate").load().selectExpr("collate('A', 'UTF8_LCASE') as k")
@@ -142,9 +144,9 @@ def test_a_rebuilt_table_returns_the_columns_of_the_query(
 ) -> None:
     """``enrich`` fixes the columns; the next batch reads the rebuilt table."""
     from semistream.engine.binding import Binding
-    from semistream.joins import choose, join
     from semistream.spark.enrich import Lookup, bound_lookup
     from semistream.spark.worker import Enrichment
+    from semistream.tuning.auto import choose, join
 
     table = master(tmp_path / "products")
     binding = Binding(table, "product_id", None, "inner")

@@ -13,6 +13,7 @@ import pytest
 
 import naive
 import semistream as ss
+from semistream.spark.versions import SINK
 from servers import postgres_server, query
 from spark.streams import feed, master, products, sales, stream_of
 
@@ -42,6 +43,7 @@ def run(writer: Any, folder: Path) -> Any:
 ALL = sales(200 * FILES)
 
 
+@pytest.mark.needs_spark(SINK)
 @pytest.mark.parametrize("how", ["inner", pytest.param("left_anti", marks=pytest.mark.slow)])
 def test_parquet_by_plain_options(how: str, spark: Any, stream: Any, tmp_path: Path) -> None:
     ss.register(spark)
@@ -227,6 +229,10 @@ def test_errors_before_the_query_starts(stream: Any, tmp_path: Path) -> None:
     with pytest.raises(ss.ConfigError, match="is a file"):
         (tmp_path / "file").touch()
         ss.to_warehouse(stream, path=tmp_path / "file")
+
+
+@pytest.mark.needs_spark(SINK)
+def test_an_output_that_replaces_rows_is_refused(stream: Any, tmp_path: Path) -> None:
     from pyspark.errors import PySparkException
 
     counted = stream.groupBy("product_id").count()

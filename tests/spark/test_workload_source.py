@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 import semistream as ss
 from semistream import workload
 from semistream.spark import workload_source
+from semistream.spark.versions import BATCH_SOURCE, STREAM_SOURCE, ReadAllAvailable, ReadMaxRows
 from semistream.spark.workload_source import WorkloadStream, parse_options, parts
 
 OPTIONS = {
@@ -55,12 +55,14 @@ def same(found: pa.Table, wanted: pa.Table) -> bool:
     return bool(found.cast(wanted.schema).combine_chunks().equals(wanted.combine_chunks()))
 
 
+@pytest.mark.needs_spark(STREAM_SOURCE)
 def test_the_source_returns_the_librarys_bytes(spark: Any, tmp_path: Path) -> None:
     batches = run(stream(spark, tuples=10_000, maxRowsPerBatch=3_000, partitions=3), tmp_path)
     assert [progress["numInputRows"] for progress in batches] == [3_000, 3_000, 3_000, 1_000]
     assert same(rows_of(spark, tmp_path), expected(10_000))
 
 
+@pytest.mark.needs_spark(STREAM_SOURCE)
 @pytest.mark.slow
 def test_a_stream_resumes_at_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     run(stream(spark, tuples=2_000, offset=500), tmp_path)
@@ -68,6 +70,7 @@ def test_a_stream_resumes_at_its_checkpoint(spark: Any, tmp_path: Path) -> None:
     assert same(rows_of(spark, tmp_path), expected(5_000, offset=500))
 
 
+@pytest.mark.needs_spark(STREAM_SOURCE)
 @pytest.mark.slow
 def test_a_replayed_batch_is_identical(spark: Any, tmp_path: Path) -> None:
     """The last batch was planned, not committed: Spark runs it again from its offsets."""
@@ -90,6 +93,7 @@ def test_a_replayed_batch_is_identical(spark: Any, tmp_path: Path) -> None:
     assert same(found, expected(6_000))
 
 
+@pytest.mark.needs_spark(BATCH_SOURCE)
 def test_as_a_table(spark: Any) -> None:
     ss.register(spark)
     endless = spark.read.format("semistream-workload").options(**OPTIONS).load()
@@ -118,6 +122,7 @@ def test_bad_options_are_refused_by_name(options: dict[str, Any], said: str) -> 
     assert said in str(refusal.value)
 
 
+@pytest.mark.needs_spark(STREAM_SOURCE)
 def test_a_bad_option_is_refused_when_the_stream_is_created(spark: Any) -> None:
     with pytest.raises(Exception, match="exponent='-1' cannot be used"):
         stream(spark, Exponent=-1)

@@ -27,8 +27,16 @@ def demo(
     folder: Path | None = typer.Option(
         None, help="Folder of all files. Default: ~/.cache/semistream/demo, replaced by every demo."
     ),
+    burst: bool = typer.Option(
+        False, "--burst", help="Run only the join, overload it, and show how it recovers."
+    ),
 ) -> None:
     """Join sales with products in a pipeline, beside Spark's own join, and query the warehouse."""
+    if burst:
+        from semistream.cli._demo_burst import show_burst
+
+        show_burst(rows, memory or "50MB", "chybridjoin" if join == "auto" else join, exponent)
+        return
     if engine:
         show_engine(rows, tuples, memory or "50MB", join, exponent)
         return

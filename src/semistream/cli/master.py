@@ -16,7 +16,7 @@ from rich.table import Table
 
 from semistream.durations import format_duration
 from semistream.errors import ConfigError, SemistreamError
-from semistream.memory import format_size
+from semistream.memory import PAGE_BYTES, format_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -76,7 +76,7 @@ def build_table(
     path: Path,
     key: Sequence[str],
     unique: bool = False,
-    page_bytes: str = "64KiB",
+    page_bytes: str = PAGE_BYTES,
     memory: str = "512MB",
     overwrite: bool = False,
     progress: bool = False,
@@ -187,7 +187,7 @@ def build_command(
         ..., "--key", "-k", help="Key column; repeat it for a composite key."
     ),
     unique: bool = typer.Option(False, "--unique", help="Fail on duplicate keys."),
-    page_bytes: str = typer.Option("64KiB", help="Size of a page."),
+    page_bytes: str = typer.Option(PAGE_BYTES, help="Size of a page."),
     memory: str = typer.Option("512MB", help="Memory for sorting; larger data spills to disk."),
     overwrite: bool = typer.Option(
         False, "--overwrite", help="Publish a new version of an existing table."

@@ -8,7 +8,6 @@ from typing import Any
 from semistream.engine.observer import Observer
 from semistream.engine.run import Run
 from semistream.errors import ConfigError, unknown
-from semistream.joins.auto import AutoJoin, choose
 from semistream.joins.base import Join, open_source
 from semistream.joins.chybridjoin import CachedHybridJoin
 from semistream.joins.cinlj import CachedIndexNestedLoopJoin
@@ -39,14 +38,14 @@ ALGORITHMS: dict[str, type[Join]] = {
 
 
 def join(name: str, **options: Any) -> Join:
-    """The join of this name, with its options; ``auto`` chooses when it is opened.
+    """The join of this name, with its options; :func:`semistream.tuning.auto.join` knows ``auto``.
 
     >>> join("chybridjoin", memory="50MB").name
     'chybridjoin'
     """
-    kind = AutoJoin if name == AutoJoin.name else ALGORITHMS.get(name)
+    kind = ALGORITHMS.get(name)
     if kind is None:
-        raise ConfigError(unknown("join", name, [AutoJoin.name, *ALGORITHMS]))
+        raise ConfigError(unknown("join", name, ALGORITHMS))
     known = [field.name for field in fields(kind)]
     for option in options:
         if option not in known:
@@ -59,7 +58,6 @@ def join(name: str, **options: Any) -> Join:
 
 __all__ = [
     "ALGORITHMS",
-    "AutoJoin",
     "CachedHybridJoin",
     "CachedIndexNestedLoopJoin",
     "CachedMeshJoin",
@@ -73,7 +71,6 @@ __all__ = [
     "Run",
     "SweepJoin",
     "XHybridJoin",
-    "choose",
     "join",
     "open_source",
 ]

@@ -22,6 +22,7 @@ from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
 from semistream.master.reader import MappedReader, PlainReader
 from semistream.master.store import LocalStore
+from semistream.memory import PAGE_BYTES
 
 
 class MasterTable:
@@ -69,7 +70,7 @@ class MasterTable:
         key: str | Sequence[str],
         unique: bool = False,
         *,
-        page_bytes: int | str = "32KiB",
+        page_bytes: int | str = PAGE_BYTES,
         memory: int | str = "512MB",
         overwrite: bool = False,
         progress: Progress = None,

@@ -187,11 +187,11 @@ class ParkingRun(WrappedRun):
                 yield batch
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
-        yield from self.inner.flush()
-        self._write()
-        while self._requeue_arrivals():
+        while True:
             yield from self.inner.flush()
             self._write()
+            if not self._move_on() and not self._requeue_arrivals():
+                return
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
         yield from super().checkpoint()
@@ -204,10 +204,12 @@ class ParkingRun(WrappedRun):
         if self.options.recover == "all" and self._store.in_flight and is_served:
             self._store.checkpoint()
 
-    def _move_on(self) -> None:
+    def _move_on(self) -> bool:
         """Let the run open the newest version, if tuples are parked and it follows the table."""
-        if self._store.rows and self.inner.next_version != self.inner.version:
+        moves = self._store.rows > 0 and self.inner.next_version != self.inner.version
+        if moves:
             self._push_nothing()
+        return bool(moves)
 
     def _push_nothing(self) -> Iterator[pa.RecordBatch]:
         schema = self._context.binding.stream_schema

@@ -47,26 +47,23 @@ class ShedStore:
         self._limit = options.limit_bytes
         self._clock = clock
         self._files: deque[_File] = deque()
+        self.tuples = 0  # that have not been taken
+        self.nbytes = 0  # on disk
         self._taken_bytes = 0  # of files that were taken completely, and are still there
         self.in_flight = 0  # tuples taken since the last checkpoint
         try:
             for number, taken in self._folder.live.items():
                 notes = self._folder.notes(number)
                 size = self._folder.size(number)
-                one = _File(number, notes["rows"], size, notes["written"], taken or 0)
-                self._files.append(one)
+                self._add(_File(number, notes["rows"], size, notes["written"], taken or 0))
         except BaseException:
             self._folder.close()
             raise
 
-    @property
-    def tuples(self) -> int:
-        return sum(file.rows - file.taken for file in self._files)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes on disk."""
-        return self._taken_bytes + sum(file.nbytes for file in self._files)
+    def _add(self, file: _File) -> None:
+        self._files.append(file)
+        self.tuples += file.rows - file.taken
+        self.nbytes += file.nbytes
 
     @property
     def oldest_seconds(self) -> float:
@@ -85,7 +82,7 @@ class ShedStore:
             )
         now = self._clock()
         number = self._folder.write(batches, {"rows": rows, "written": now})
-        self._files.append(_File(number, rows, self._folder.size(number), now))
+        self._add(_File(number, rows, self._folder.size(number), now))
 
     def peek(self, most: int) -> pa.RecordBatch | None:
         """Some of the oldest tuples; None if there are none. ``take`` removes them."""
@@ -105,6 +102,7 @@ class ShedStore:
         """Remove tuples that ``peek`` has returned; a checkpoint makes it durable."""
         file = self._files[0]
         file.taken += rows
+        self.tuples -= rows
         self.in_flight += rows
         if file.taken >= file.rows:
             self._files.popleft()
@@ -113,6 +111,7 @@ class ShedStore:
     def checkpoint(self) -> None:
         """A run that is opened after a crash finds the tuples that are here now."""
         self._folder.checkpoint({file.number: file.taken for file in self._files})
+        self.nbytes -= self._taken_bytes
         self._taken_bytes = self.in_flight = 0
 
     def close(self) -> None:

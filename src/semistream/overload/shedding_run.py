@@ -22,7 +22,7 @@ Differences from the paper
   larger than two iterations would be shed.
 - The pace (w) is a mean of what the last iterations took in, see ``Pace``.
 - 003 returns 2w tuples whenever there is no overload, which may cause the next one. Here the
-  buffer is filled up to 2w.
+  buffer is filled up to 2w, after a few iterations without overload or when it is empty.
 - A returned tuple stays in its file until a checkpoint.
 """
 
@@ -43,7 +43,10 @@ from semistream.overload.shed_store import ShedStore, StoreFullError
 from semistream.overload.stream_buffer import Pace, StreamBuffer, overload
 from semistream.overload.wrapped_run import WrappedRun
 
-_FILE_SHARE = 8  # a file of shed tuples has buffer // 8 bytes: one in the making, one being added
+# A file of shed tuples has buffer // 4 bytes: one in the making, one being added, and half of the
+# buffer for tuples that wait to be taken in. Smaller files cost a sync and a seek each.
+_FILE_SHARE = 4
+_CALM = 8  # iterations without overload before tuples return; else they cause the next one
 _FIRST_RETURN = 1 << 16  # tuples returned at once before the pace is known
 
 
@@ -78,6 +81,7 @@ class SheddingRun(WrappedRun):
         self._outbox: list[pa.RecordBatch] = []
         self._outbox_rows = self._outbox_bytes = 0
         self._finished = True  # the caller has all rows of the last call
+        self._calm = _CALM  # iterations since the last overload
         self._tuple_bytes = 0.0
         self._released = 0  # tuples that shedding took out of the window
         _, self._intake, _, self._policy = inner.parts
@@ -196,12 +200,20 @@ class SheddingRun(WrappedRun):
         if self._store is None:
             return False
         self.is_overloaded = True
-        self._write_outbox()  # older tuples first
-        self._write([batch])
-        self.stats.tuples_in += batch.num_rows
-        self.stats.shed += batch.num_rows
+        self._shed_new(batch)
         self.overload.upfront += batch.num_rows
         return True
+
+    def _shed_new(self, batch: pa.RecordBatch) -> None:
+        """Shed tuples that have just arrived. If it raises, they were not accepted."""
+        if self._outbox_bytes + batch.nbytes > self._file_bytes:
+            self._write_outbox()
+        if batch.nbytes > self._file_bytes:
+            self._write([batch])
+            self.stats.shed += batch.num_rows
+        else:
+            self._add_to_outbox(batch)
+        self.stats.tuples_in += batch.num_rows
 
     def _has_room(self, batch: pa.RecordBatch) -> bool:
         self._buffer.consumed_to(self.buffered)
@@ -213,14 +225,7 @@ class SheddingRun(WrappedRun):
         if not self._has_room(kept):
             return self._accept(batch)
         if others.num_rows:
-            if self._outbox_bytes + others.nbytes > self._file_bytes:
-                self._write_outbox()
-            if others.nbytes > self._file_bytes:
-                self._write([others])
-                self.stats.shed += others.num_rows
-            else:
-                self._add_to_outbox(others)
-            self.stats.tuples_in += others.num_rows
+            self._shed_new(others)
         sample.kept(kept)
         return self._accept(kept)
 
@@ -284,13 +289,14 @@ class SheddingRun(WrappedRun):
         considers = self.options.mode == "considering"
         if considers:
             self._policy.look_up_at(self.options.position if self.is_overloaded else 1.0)
+        self._calm = 0 if excess else self._calm + 1
         if excess:
             self.overload.overloads += 1
             if considers and self._policy.can_release:
                 self._release(excess)
             elif self._sample is None:
                 self._withdraw(excess)
-        else:
+        elif self._calm >= _CALM or not buffered:
             twice = self._pace.per_iteration
             self._return((_FIRST_RETURN if twice is None else int(2 * twice) + 1) - buffered)
 
@@ -352,7 +358,7 @@ class SheddingRun(WrappedRun):
         while store is not None and most > 0:
             batch = store.peek(most)
             if batch is None:
-                if self._outbox_rows and self._outbox_rows <= most:
+                if self._outbox_rows and (self._outbox_rows <= most or not self._buffer.rows):
                     self._requeue_outbox()
                 elif self._sample is not None and not self._outbox_rows:
                     self._sample.store_is_empty()

@@ -31,7 +31,7 @@ from semistream.master.segment import SegmentWriter
 from semistream.master.storage_types import drop_null_keys, storage_schema, to_storage
 from semistream.master.store import LocalStore
 from semistream.master.workspace import Workspace
-from semistream.memory import parse_size
+from semistream.memory import PAGE_BYTES, parse_size
 from semistream.spark.errors import reraise_semistream_errors
 from semistream.spark.schema import check_key_collations, stream_schema
 
@@ -42,7 +42,7 @@ def build_master(
     key: str | Sequence[str] | None = None,
     unique: bool = False,
     *,
-    page_bytes: int | str = "32KiB",
+    page_bytes: int | str = PAGE_BYTES,
     partitions: int | None = None,
     overwrite: bool = False,
     mode: str = "build",

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 
 from semistream.engine.binding import Binding, On, Select, key_pairs
 from semistream.errors import ConfigError
-from semistream.joins import Join, choose, join, open_source
+from semistream.joins import Join, open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
@@ -22,6 +22,7 @@ from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
 from semistream.spark.schema import check_key_collations, output_schemas, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
+from semistream.tuning.auto import choose, join
 from semistream.warmup.background import warm_up_in_background
 
 MEMORY = "256MB"

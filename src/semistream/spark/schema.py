@@ -11,20 +11,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import from_arrow_type, to_arrow_type
-from pyspark.sql.types import (
-    ArrayType,
-    CalendarIntervalType,
-    DataType,
-    MapType,
-    StringType,
-    StructField,
-    StructType,
-    UserDefinedType,
-    YearMonthIntervalType,
-)
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
 from semistream.errors import SchemaError
+from semistream.spark.versions import UNFIT, arrow_type, is_binary_collation, spark_type
 
 # Arrow types that Spark has under another name, or in a wider type that holds every value.
 _WIDER = {
@@ -54,12 +44,7 @@ def _to_arrow(field: StructField, zone: str, large: bool) -> pa.Field:
             "cannot be passed to Python: cast or drop it before enrich"
         )
     try:
-        kind = to_arrow_type(
-            field.dataType,
-            error_on_duplicated_field_names_in_struct=True,
-            timezone=zone,
-            prefers_large_types=large,
-        )
+        kind = arrow_type(field.dataType, zone, large)
     except PySparkException as error:
         raise SchemaError(
             f"the stream's column {field.name!r} of type {field.dataType.simpleString()} cannot "
@@ -70,7 +55,7 @@ def _to_arrow(field: StructField, zone: str, large: bool) -> pa.Field:
 
 def _unfit(kind: DataType) -> str | None:
     """The part of a type that mapInArrow does not support; None if there is none."""
-    if isinstance(kind, (YearMonthIntervalType, CalendarIntervalType, UserDefinedType)):
+    if isinstance(kind, UNFIT):
         return str(kind.simpleString())
     inner: Sequence[DataType] = ()
     if isinstance(kind, StructType):
@@ -90,7 +75,7 @@ def check_key_collations(schema: StructType, keys: Sequence[str]) -> None:
             if (
                 field.name == name
                 and isinstance(kind, StringType)
-                and not kind.isUTF8BinaryCollation()
+                and not is_binary_collation(kind)
             ):
                 raise SchemaError(
                     f"the stream's key column {name!r} is {kind.simpleString()}; keys are compared "
@@ -101,7 +86,7 @@ def check_key_collations(schema: StructType, keys: Sequence[str]) -> None:
 def master_field(field: pa.Field) -> StructField:
     """The Spark field of a master column; raises SchemaError if Spark has no such type."""
     try:
-        kind = from_arrow_type(spark_arrow_type(field.type))
+        kind = spark_type(spark_arrow_type(field.type))
     except (PySparkException, TypeError) as error:
         raise SchemaError(
             f"the master table's column {field.name!r} is {field.type}, which has no Spark "

@@ -19,17 +19,12 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceStreamArrowWriter,
-    WriterCommitMessage,
-)
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
-from semistream.joins import choose, open_source
+from semistream.joins import open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
 from semistream.sinks import Batch, Sink, Staged
@@ -38,8 +33,17 @@ from semistream.spark.enrich import Lookup, bound_lookup, join_named, task_slots
 from semistream.spark.metrics import TaskMetrics, task_metrics
 from semistream.spark.schema import check_key_collations, master_field, spark_arrow_type
 from semistream.spark.sink_options import SinkPlan, options_of, plan_of
+from semistream.spark.versions import (
+    SINK,
+    DataSource,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+    has,
+    require,
+)
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.workload_source import register_workload
+from semistream.tuning.auto import choose
 from semistream.warmup.background import warm_up_in_background
 
 FORMAT = "semistream"
@@ -50,6 +54,7 @@ def register(spark: SparkSession) -> None:
 
     Also registers ``format("semistream-workload")``, the stream of :mod:`semistream.workload`.
     """
+    register_workload(spark)
     # A class per session carries the session's accumulator and task slots.
     kind = type(
         "RegisteredWarehouse",
@@ -57,7 +62,6 @@ def register(spark: SparkSession) -> None:
         {"metrics": task_metrics(spark), "slots": task_slots(spark), "__module__": "__main__"},
     )
     spark.dataSource.register(kind)
-    register_workload(spark)
 
 
 def to_warehouse(
@@ -72,7 +76,8 @@ def to_warehouse(
     """A stream writer that joins ``df`` with master tables and writes the result exactly once.
 
     Tables, columns and the target are checked immediately. Set the trigger and the
-    ``checkpointLocation`` on the writer, and start it.
+    ``checkpointLocation`` on the writer, and start it. A Spark that has no Arrow sinks in Python
+    runs :func:`write_each_batch`.
 
     Parameters
     ----------
@@ -86,6 +91,8 @@ def to_warehouse(
     memory, using
         As in :func:`semistream.enrich`.
     """
+    if not has(SINK):
+        return write_each_batch(df, lookups, output=output, memory=memory, using=using, **options)
     register(df.sparkSession)
     texts, _ = _checked(df, lookups, output=output, memory=memory, using=using, **options)
     return df.writeStream.format(FORMAT).options(**texts)
@@ -200,6 +207,7 @@ class WarehouseSource(DataSource):
         return FORMAT
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        require(SINK)
         if overwrite:
             raise ConfigError(
                 "outputMode 'complete' is not supported: the sink only appends rows; use 'append'"

@@ -16,22 +16,23 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    DataSourceStreamReader,
-    InputPartition,
-)
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from semistream.errors import ConfigError
 from semistream.spark.enrich import task_slots
+from semistream.spark.versions import (
+    BATCH_SOURCE,
+    STREAM_SOURCE,
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+    require,
+)
 from semistream.workload.checks import integer, number
 from semistream.workload.stream import sales
 
@@ -159,6 +160,7 @@ def _flag(name: str, text: str) -> bool:
 
 def register_workload(spark: SparkSession) -> None:
     """Register the source with a session; ``ss.register`` does it, too."""
+    require(BATCH_SOURCE)
     # A class of __main__ is pickled by value, including the number of slots.
     values = {"slots": task_slots(spark), "__module__": "__main__"}
     spark.dataSource.register(type("RegisteredWorkload", (WorkloadSource,), values))
@@ -184,6 +186,7 @@ class WorkloadSource(DataSource):
         )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        require(STREAM_SOURCE)  # an older Spark neither limits a batch nor says where it begins
         return WorkloadStream(parse_options(self.options), self.slots or 1)
 
     def reader(self, schema: StructType) -> DataSourceReader:

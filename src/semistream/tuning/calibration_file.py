@@ -8,7 +8,7 @@ import platform
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def save(master: Any, machine: Machine, now: float | None = None) -> Path:
     moment = time.time() if now is None else now
     content = {
         "format_version": FORMAT_VERSION,
-        "package": version("semistream"),
+        "package": metadata.version("semistream"),
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)),
         "seconds": moment,
         "machine": fingerprint(),

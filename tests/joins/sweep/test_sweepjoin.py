@@ -93,13 +93,13 @@ def test_a_stretch_with_many_waiters_is_visited_alone(tuples: int, reads: list[l
     assert sweep.reads() == reads
 
 
-def test_the_sweep_goes_on_where_it_was() -> None:
+def test_a_batch_after_a_flush_is_one_visit_wherever_the_last_one_ended() -> None:
+    """While tuples wait, the sweep goes on where it was: test_route.py."""
     sweep = Watched(table())
-    sweep.serve(150)
-    sweep.serve(20, 170, 160)
-    assert sweep.reads() == [[15], [16, 17], [2]]
-    sweep.serve(20, 170, 160)
-    assert sweep.reads() == [[16, 17], [2]]
+    for _ in range(2):
+        sweep.serve(150)
+        sweep.serve(20, 170, 160)
+        assert sweep.reads() == [[15], [2, 16, 17]]
 
 
 def test_an_absent_key_is_looked_for_in_one_page_and_then_known() -> None:

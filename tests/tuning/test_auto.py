@@ -15,7 +15,7 @@ from harness import build, drive
 from semistream.engine.plan import plan_memory
 from semistream.engine.shape import StreamShape
 from semistream.errors import InternalError
-from semistream.joins.auto import AutoJoin, choose
+from semistream.tuning.auto import AutoJoin, choose
 
 OPTIONS: dict[str, Any] = {"memory": 123_456, "how": "left_anti", "disk_buffer_pages": 3}
 SEEN = stream_shape(pa.record_batch({"k": [1], "a": [2]}, schema=STREAM))
@@ -80,3 +80,63 @@ def test_choose_refuses_what_could_not_run() -> None:
         choose(ss.HybridJoin(), unordered())
     with pytest.raises(ss.ConfigError, match="how='outer' is unknown"):
         choose(AutoJoin(), unordered(), "outer")
+
+
+def test_the_first_batch_decides(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """One line says why; the answer is the same."""
+    from semistream import workload
+    from semistream.tuning import auto
+
+    rows = workload.products(5_000, 60, seed=1).read_all()
+    master = build(tmp_path / "table", rows, ["product_id"])
+    batch = next(iter(workload.sales(3_000, 5_000, 1.0, 1, batch_rows=3_000)))
+    with (
+        caplog.at_level("INFO", "semistream.auto"),
+        ss.join("auto", memory="1MB").open(master, on="product_id") as run,
+    ):
+        out = [*run.push(batch), *run.push(batch), *run.flush()]
+        assert run.stats.tuples_in == run.stats.matched == 6_000
+        assert run.memory.total <= 1_000_000
+    assert sum(part.num_rows for part in out) == 6_000
+    assert [record.message.startswith("auto: ") for record in caplog.records] == [True]
+    assert "tuples/s" in caplog.records[0].message
+    assert auto.join("auto") == AutoJoin()
+
+
+def test_a_better_join_takes_over_before_anything_is_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from semistream.tuning import auto
+
+    table = pa.table({"k": range(2_000), "v": range(2_000)})
+    master = build(tmp_path / "table", table, ["k"])
+    chosen = ss.MeshJoin(memory="1MB")
+    monkeypatch.setattr(auto, "decide", lambda *_: (chosen, "because"))
+    batch = pa.record_batch({"k": pa.array(range(1_000, 2_500))})
+    with ss.join("auto", memory="1MB").open(master, on="k") as run:
+        assert run.join.name == "sweepjoin"
+        list(run.push(batch.slice(0, 0)))
+        run.use(1)
+        with pytest.raises(ss.SchemaError):
+            run.push(pa.record_batch({"other": pa.array(range(1_500))}))
+        out = [*run.push(batch), *run.flush()]
+        assert run.join == chosen
+        assert run.stats.matched == 1_000
+        assert run.version == 1
+    assert sum(part.num_rows for part in out) == 1_000
+
+
+def test_a_prediction_that_fails_does_not_stop_the_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from semistream.tuning import auto
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(auto, "decide", fail)
+    master = build(tmp_path / "table", pa.table({"k": range(2_000)}), ["k"])
+    with ss.join("auto", memory="1MB", how="left_semi").open(master, on="k") as run:
+        out = [*run.push(pa.record_batch({"k": pa.array(range(1_500))})), *run.flush()]
+    assert sum(part.num_rows for part in out) == 1_500
+    assert "no prediction could be made" in caplog.text

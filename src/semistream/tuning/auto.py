@@ -1,0 +1,227 @@
+"""``auto``: chooses the join for a master table and a stream.
+
+Before the first batch it stands for SweepJoin where the master has a page index, and for
+MESHJOIN on plain Parquet files. The first batch is a sample of the stream: the cost models
+compare all joins, and the run goes on with another one if that is predicted to serve clearly
+more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from semistream.cost import Case, Machine, predict
+from semistream.engine.plan import MemoryPlan
+from semistream.engine.policy import Parts, Policy
+from semistream.engine.run import Run
+from semistream.engine.settings import Settings
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.errors import (
+    BudgetError,
+    ConfigError,
+    InternalError,
+    SemistreamError,
+    unknown,
+)
+from semistream.joins import ALGORITHMS, Join, open_source
+from semistream.joins import join as published_join
+from semistream.joins.meshjoin import MeshJoin
+from semistream.joins.sweep.sweepjoin import SweepJoin
+from semistream.master.pages import PageSource
+from semistream.stats import MemoryUse, Stats
+from semistream.tuning.calibration_file import load
+from semistream.tuning.plan import format_rate
+from semistream.tuning.sample import FEW, Observed, observe
+
+_log = logging.getLogger("semistream.auto")
+_PLAIN = frozenset(("select", "direct", "follow", "observer", "clock"))
+_CLEARLY = 1.15  # times the rate: what memory moving between parts gains is not in the models
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoJoin(Join):
+    """SweepJoin where the master has a page index, MESHJOIN on plain Parquet files, or what the
+    cost models prefer once the first batch is seen.
+
+    >>> AutoJoin(memory="50MB").name
+    'auto'
+    """
+
+    name: ClassVar[str] = "auto"
+    needs_order: ClassVar[bool] = False
+
+    def chosen(self, ordered: bool) -> Join:
+        """The join that is used, without a sample, on a source with or without a page index."""
+        return SweepJoin(**self._options()) if ordered else MeshJoin(**self._options())
+
+    def named(self, name: str) -> Join:
+        """A published join with the same options."""
+        return ALGORITHMS[name](**self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def open(self, master: Any, on: Any, **options: Any) -> Run:
+        source = open_source(master)
+        if not _PLAIN.issuperset(options):  # stores on disk belong to one run
+            return self.chosen(source.ordered).open(source, on, **options)
+
+        def start(join: Join) -> Run:
+            return join.open(source, on, **options)
+
+        known = ("select", "direct")
+        seen: dict[str, Any] = {name: options[name] for name in known if name in options}
+        return AutoRun(self, source, start, lambda batch: self._seen(source, batch, on, seen))  # type: ignore[return-value]
+
+    def _seen(
+        self, source: PageSource, batch: pa.RecordBatch, on: Any, options: dict[str, Any]
+    ) -> Observed:
+        push = batch.num_rows
+        return observe(source, batch, on, how=self.how, push=push, lookups=False, **options)
+
+    def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
+        return self.chosen(table.ordered).plan(table, stream, settings)
+
+    def policy(self, join: Join, parts: Parts) -> Policy:
+        raise InternalError("auto was not resolved before its run was opened; please report this")
+
+
+def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> tuple[Join, str]:
+    """The join that is predicted to serve the most, and why; nothing is measured."""
+    machine = load(source).machine or Machine()
+    fallback = auto.chosen(source.ordered)
+    names = [name for name, kind in ALGORITHMS.items() if source.ordered or not kind.needs_order]
+    rates: dict[str, float] = {}
+    for name in names:
+        case = Case(auto.named(name), seen.table, seen.stream, seen.traffic, machine)
+        try:
+            rates[name] = predict(case).rate
+        except BudgetError:
+            continue
+    ranking = sorted(rates, key=lambda name: -rates[name])
+    if not ranking:
+        return fallback, f"{fallback.name}: no join fits into the memory"
+    best = ranking[0]
+    usual = rates.get(fallback.name, 0.0)
+    if rates[best] <= _CLEARLY * usual:
+        best = fallback.name
+    others = [name for name in ranking if name != best][:1]
+    beside = f", {others[0]} {format_rate(rates[others[0]])}" if others else ""
+    return auto.named(best), f"{best}: predicted {format_rate(rates[best])}{beside}"
+
+
+class AutoRun:
+    """A run whose join is chosen when its first batch arrives; otherwise as any other run."""
+
+    def __init__(
+        self,
+        auto: AutoJoin,
+        source: PageSource,
+        start: Callable[[Join], Run],
+        seen: Callable[[pa.RecordBatch], Observed],
+    ) -> None:
+        self._auto, self._source, self._start, self._seen = auto, source, start, seen
+        self._run = start(auto.chosen(source.ordered))
+        self._is_open_question = True
+        self._wanted: int | None = None
+
+    def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Push a batch; the first one decides which join it is."""
+        if self._is_open_question and getattr(batch, "num_rows", 0) >= FEW:
+            better = self._better(batch)
+            if better is not None:
+                rows = better.push(batch)
+                self._run.close()
+                self._run, self._is_open_question = better, False
+                return rows
+        rows = self._run.push(batch)
+        self._is_open_question &= not batch.num_rows
+        return rows
+
+    def _better(self, batch: pa.RecordBatch) -> Run | None:
+        """The run of another join, if the models prefer one."""
+        try:
+            join, why = decide(self._auto, self._source, self._seen(batch))
+        except SemistreamError:  # the batch is wrong: pushing it raises
+            return None
+        except Exception:  # a prediction that fails must not stop the stream
+            _log.warning("auto: %s, as no prediction could be made", self.join.name, exc_info=True)
+            return None
+        _log.info("auto: %s", why)
+        if join.name == self.join.name:
+            return None
+        run = self._start(join)
+        if self._wanted is not None:
+            run.use(self._wanted)
+        return run
+
+    def use(self, version: int) -> None:
+        """Join batches pushed from now on with this version of the master table."""
+        self._wanted = version
+        self._run.use(version)
+
+    def step(self) -> Iterator[pa.RecordBatch]:
+        """Run one iteration without new input, for a stream that pauses."""
+        return self._run.step()
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """Serve all waiting tuples."""
+        return self._run.flush()
+
+    def close(self) -> None:
+        """Release memory and files."""
+        self._run.close()
+
+    def __enter__(self) -> AutoRun:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # What else a run has; not private names, so that copying an unfinished object ends.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self._run, name)
+
+    @property
+    def join(self) -> Any:
+        return self._run.join
+
+    @property
+    def stats(self) -> Stats:
+        return self._run.stats
+
+    @property
+    def memory(self) -> MemoryUse:
+        """Bytes by component."""
+        return self._run.memory
+
+
+def join(name: str, **options: Any) -> Join:
+    """The join of this name, with its options; ``auto`` chooses when it is opened.
+
+    >>> join("chybridjoin", memory="50MB").name
+    'chybridjoin'
+    """
+    if name != AutoJoin.name:
+        if name not in ALGORITHMS:
+            raise ConfigError(unknown("join", name, [AutoJoin.name, *ALGORITHMS]))
+        return published_join(name, **options)
+    known = [field.name for field in fields(AutoJoin)]
+    for option in options:
+        if option not in known:
+            raise ConfigError(f"{name}: {unknown('option', option, known)}")
+    return AutoJoin(**options)
+
+
+def choose(using: Join, source: PageSource, how: str | None = None) -> Join:
+    """The join for this source, with this ``how``; raises if it needs a missing page index."""
+    chosen = using.chosen(source.ordered) if isinstance(using, AutoJoin) else using
+    chosen.check_source(source)
+    return chosen if how is None else replace(chosen, how=how)
