@@ -326,7 +326,7 @@ def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
             "how: left",
             "zzz: 1",
             "10: lookups.0.zzz: unknown field 'zzz'; valid fields: master, sql, on, how, select, "
-            "sync, max_age, too_old",
+            "where, as_of, sync, max_age, too_old",
         ),
         (
             "output: parquet",
