@@ -147,7 +147,7 @@ def test_a_sample_of_ten_rows_is_used_with_a_note(master: Any) -> None:
         ({"memory": None, "rate": 1e11}, "no join serves .* the most is"),
         ({"memory": None, "rate": 0}, "rate=0"),
         ({"max_wait": "soon"}, "max_wait='soon'"),
-        ({"max_wait": "1us"}, "longest wait below 1 us; the shortest is"),
+        ({"max_wait": 1e-6}, "longest wait below 1 us; the shortest is"),
         ({"joins": ["hybrid"]}, "did you mean 'hybridjoin'"),
         ({"sample": "sales.parquet"}, "give a pyarrow.RecordBatch or Table"),
         ({"sample": sales(10).slice(0, 0)}, "no rows"),
