@@ -12,7 +12,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
-ENGINE_TESTS := tests/conformance tests/faults tests/memory tests/property tests/reference tests/reliability
+ENGINE_TESTS := tests/conformance tests/engine tests/faults tests/joins tests/kernels tests/master tests/memory tests/overload \
+  tests/property tests/reference tests/reliability tests/tuning
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-slow test-faults test-long test-rivals test-kafka test-spark-versions test-oldest-spark check format bench bench-rivals bench-sweep bench-spark bench-shapes bench-drain bench-changes bench-tables soak fuzz clean wheel docs browser
