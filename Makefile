@@ -56,7 +56,7 @@ test-slow: $(INSTALLED)  ## Run the slow tests: ten million tuples through every
 
 test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, databases and writers, fill disks, truncate files
 	@echo "==> fault tests with Spark and the sinks"
-	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sinks tests/pipeline tests/cli tests/lab tests/examples tests/packaging
+	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sinks tests/pipeline tests/cli tests/lab tests/examples tests/packaging tests/warmup tests/test_readme.py
 
 test-long: $(INSTALLED)  ## Run the further seeds and warehouses of the slow tests: 100,000 schedules
 	@echo "==> long tests"

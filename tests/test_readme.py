@@ -22,7 +22,7 @@ def blocks(text: str, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", text, flags=re.DOTALL)
 
 
-@pytest.mark.xdist_group("spark-local")
+@pytest.mark.slow
 def test_the_example_prints_what_the_readme_says(tmp_path: Path) -> None:
     """In a separate process: it leaves a Spark session behind."""
     (example,) = blocks(README, "python")

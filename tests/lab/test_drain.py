@@ -101,6 +101,7 @@ def test_a_wrong_row_on_either_side_ends_the_cell() -> None:
     assert "join, batches of 20: 20 sales missing" in str(in_turns(sides, DATA, 20, 0, 0.0, 9))
 
 
+@pytest.mark.slow
 def test_a_tiny_benchmark_and_its_page(tmp_path: Path) -> None:
     out = tmp_path / "results" / "drain.json"
     arguments = ["--size", "small", "--rows", "5000", "--percents", "300", "--seconds", "0.05"]

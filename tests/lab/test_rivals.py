@@ -130,6 +130,7 @@ def test_a_rival_killed_by_the_limit_is_reported_as_killed(
     assert not report.is_wrong(found)
 
 
+@pytest.mark.slow
 def test_a_rival_that_is_too_slow_reports_its_progress() -> None:
     found = measured(cell("sqlite", "one by one", repeat_seconds=30.0, time_limit=1.5))
     assert found["outcome"] == "cut by the time limit"
@@ -138,6 +139,7 @@ def test_a_rival_that_is_too_slow_reports_its_progress() -> None:
     assert report.entry(found).endswith("(cut)")
 
 
+@pytest.mark.slow
 def test_a_rival_that_is_killed_leaves_no_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,6 +264,7 @@ def test_a_join_is_warm_when_its_window_has_turned_over() -> None:
     assert 200 * (len(waiting) - filled) > 0.9 * max(waiting)
 
 
+@pytest.mark.slow
 def test_cold_reads_are_reported() -> None:
     assert measured(cell("lmdb", "in batches", cold=True))["page_cache"].startswith("dropped")
     found = measured(cell("semistream", "chybridjoin", cold=True))

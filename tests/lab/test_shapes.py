@@ -234,6 +234,7 @@ def test_the_tables_show_rates_ratios_and_missed_targets() -> None:
     assert everything.rows[1][:3] == ["text, 17 bytes", "2 M, 10 %", "2"]
 
 
+@pytest.mark.slow
 def test_a_tiny_benchmark_and_its_page(tmp_path: Path) -> None:
     """Two shapes of 5,000 rows from the command line; the targets are not expected to be met."""
     out = tmp_path / "results" / "shapes.json"

@@ -127,7 +127,7 @@ def _sort_by_code(
 class _LightReplaced:
     """Replaces ReplacedRows."""
 
-    def __init__(self, table: LightTable) -> None:
+    def __init__(self, table: LightTable, history: object = None) -> None:
         self._table = table
         self.count = 0
 

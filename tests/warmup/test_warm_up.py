@@ -63,11 +63,13 @@ def report() -> Any:
     return json.loads(python(USED_LATER, "15"))
 
 
+@pytest.mark.slow
 def test_no_kernel_is_forgotten(report: Any) -> None:
     assert report["unused"] == []
     assert report["signatures"] > 50
 
 
+@pytest.mark.slow
 def test_random_joins_use_no_signature_that_the_warm_up_did_not(report: Any) -> None:
     assert report["later"] == []
 
