@@ -57,6 +57,7 @@ class ParkingRun(WrappedRun):
         self._output.divert = self._gather
         if isinstance(inner, SheddingRun):  # it must not forget tuples that were only gathered
             inner.holds_back = lambda: bool(self._gathered)
+            inner.write_back = self._write
         self.stats.tuples_in += store.rows
         self.stats.shed += store.rows
 

@@ -46,6 +46,7 @@ from semistream.overload.wrapped_run import WrappedRun
 # A file of shed tuples has buffer // 4 bytes: one in the making, one being added, and half of the
 # buffer for tuples that wait to be taken in. Smaller files cost a sync and a seek each.
 _FILE_SHARE = 4
+_KEPT_FILES = 64  # served tuples stay in up to so many files on disk before all in memory is served
 _CALM = 8  # iterations without overload before tuples return; else they cause the next one
 _FIRST_RETURN = 1 << 16  # tuples returned at once before the pace is known
 
@@ -83,6 +84,7 @@ class SheddingRun(WrappedRun):
         self._finished = True  # the caller has all rows of the last call
         self._calm = _CALM  # iterations since the last overload
         self.holds_back: Callable[[], bool] = lambda: False  # served tuples, only in memory
+        self.write_back: Callable[[], None] = lambda: None  # write these
         self._tuple_bytes = 0.0
         self._released = 0  # tuples that shedding took out of the window
         _, self._intake, _, self._policy = inner.parts
@@ -98,7 +100,8 @@ class SheddingRun(WrappedRun):
         """Accept a batch without serving anything; tuples that find no room are shed.
 
         False, with mode ``off`` only: the buffer is full, nothing was accepted. Raises and accepts
-        nothing if the batch does not fit the stream, or if the store cannot be written.
+        nothing if the batch does not fit the stream, if it is larger than the buffer (mode ``off``),
+        or if the store cannot be written.
         """
         if not isinstance(batch, pa.RecordBatch):
             self.inner.check(batch)
@@ -111,14 +114,16 @@ class SheddingRun(WrappedRun):
         """Push a batch as to a run without shedding: its tuples are taken in before it returns."""
         if not self.offer(batch):
             raise ConfigError(
-                f"a batch of {format_size(batch.nbytes)} does not fit into the buffer, which has "
-                f"room for {format_size(self._room)}; cut it, or give more buffer="
+                f"the buffer is full: {self.buffered} tuples were offered and not taken in; iterate "
+                "over run.step() or run.flush() first"
             )
         return self._served(self.inner.push(self._with_groups(batch.slice(0, 0), -1)))
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """Shed or return tuples, then serve one iteration."""
         self._balance()
+        if self._keeps_too_much:
+            return self._served(self._serve_and_forget())
         return self._served(self.inner.step())
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -193,12 +198,18 @@ class SheddingRun(WrappedRun):
         if self._has_room(batch):
             self.inner.push(batch)  # its iterator is left alone: this only queues the batch
             self._buffer.add(batch.num_rows, batch.nbytes, offered=True)
-            self._tuple_bytes = max(1.0, batch.nbytes / max(1, batch.num_rows))
+            if batch.num_rows:
+                self._tuple_bytes = max(1.0, batch.nbytes / batch.num_rows)
             used = self._buffer.nbytes + self._outbox_bytes
             self.overload.peak_buffer = max(self.overload.peak_buffer, used)
             return True
         self.inner.check(batch)
         if self._store is None:
+            if batch.nbytes > self._room:
+                raise ConfigError(
+                    f"a batch of {format_size(batch.nbytes)} does not fit into the buffer, which "
+                    f"has room for {format_size(self._room)}; cut it, or give more buffer="
+                )
             return False
         self.is_overloaded = True
         self._shed_new(batch)
@@ -240,6 +251,7 @@ class SheddingRun(WrappedRun):
         for batch in rows:
             yield batch if self._sample is None else self._sample.observe(batch)
         self._finished = True
+        self.acknowledge()
 
     def _flush_memory(self) -> Iterator[pa.RecordBatch]:
         while True:
@@ -262,9 +274,12 @@ class SheddingRun(WrappedRun):
         self.acknowledge()
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
-        if self._store is not None:
-            self._withdraw(self.buffered)
-            self._write_outbox()
+        buffered, store = self.buffered, self._store
+        # A sampled tuple that is shed would leave the sample, so these are served.
+        if store is not None and self._sample is None:
+            if store.has_room(self._buffer.nbytes + self._outbox_bytes):
+                self._withdraw(buffered)
+                self._write_outbox()
         yield from self._flush_memory()
         if self._store is not None:
             self._store.checkpoint()
@@ -275,6 +290,20 @@ class SheddingRun(WrappedRun):
         store = self._store
         if self.options.recover == "all" and store is not None and store.in_flight and is_served:
             store.checkpoint()
+
+    @property
+    def _keeps_too_much(self) -> bool:
+        """Whether files of returned tuples take much space. They stay until nothing waits in
+        memory, which a stream without pause never allows."""
+        store = self._store
+        if store is None or self.options.recover != "all" or self.is_overloaded:
+            return False
+        most, limit = _KEPT_FILES * self._file_bytes, self.options.limit_bytes
+        return store.taken_bytes > (most if limit is None else min(most, limit // 4))
+
+    def _serve_and_forget(self) -> Iterator[pa.RecordBatch]:
+        yield from self._flush_memory()
+        self.write_back()
 
     # -- shedding and returning ------------------------------------------------------------
 
@@ -362,8 +391,8 @@ class SheddingRun(WrappedRun):
             if batch is None:
                 if self._outbox_rows and (self._outbox_rows <= most or not self._buffer.rows):
                     self._requeue_outbox()
-                elif self._sample is not None and not self._outbox_rows:
-                    self._sample.store_is_empty()
+                elif self._sample is not None and not self.stats.shed and not self._outbox_rows:
+                    self._sample.store_is_empty()  # and no tuple was dropped
                 return
             batch = self._fitting(batch)
             if not batch.num_rows:
