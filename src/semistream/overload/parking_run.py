@@ -53,7 +53,7 @@ class ParkingRun(WrappedRun):
         self._dead: deque[tuple[ParkedFile, Rows, str]] = deque()
         self._finished = True  # the caller has all rows of the last call
         self.late_matches = 0  # tuples that were read back because their key arrived
-        self._context, _, self._output, _ = inner.parts
+        self._context, self._intake, self._output, _ = inner.parts
         self._output.divert = self._gather
         if isinstance(inner, SheddingRun):  # it must not forget tuples that were only gathered
             inner.holds_back = lambda: bool(self._gathered)
@@ -76,7 +76,8 @@ class ParkingRun(WrappedRun):
         """One iteration. A paused stream moves to a new version of the table here."""
         self._expire()
         self._move_on()
-        self._requeue_arrivals()
+        if self._has_room:
+            self._requeue_arrivals()
         return self._served(self.inner.step(), None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -96,11 +97,13 @@ class ParkingRun(WrappedRun):
         self._expire()
         while self._dead:
             file, rows, reason = self._dead[0]
-            batch = self._store.read(file, rows)
-            name = "reason" if "reason" not in batch.schema.names else "dead_letter_reason"
-            yield batch.append_column(name, pa.array([reason] * len(rows), pa.string()))
+            batch = self._store.read(file, rows)  # may raise, and is tried again then
             self._dead.popleft()
             self._store.remove_dead(file, rows)
+            name = "reason" if "reason" not in batch.schema.names else "dead_letter_reason"
+            yield batch.append_column(name, pa.array([reason] * len(rows), pa.string()))
+        if self._finished:
+            self._acknowledge()
 
     def close(self) -> None:
         self.inner.close()
@@ -225,6 +228,12 @@ class ParkingRun(WrappedRun):
         empty = pa.RecordBatch.from_pylist([], schema)
         return self.inner.push(empty)  # type: ignore[no-any-return]
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether tuples may come back: those that came before them have been taken in."""
+        inner = self.inner
+        return inner.has_room if isinstance(inner, SheddingRun) else not self._intake
+
     def _requeue_arrivals(self) -> bool:
         """Queue parked tuples of one file whose keys the run's version has; False: there are none.
 
@@ -236,7 +245,8 @@ class ParkingRun(WrappedRun):
         codes_since: dict[int, Codes | None] = {}
         for file in self._store.stale(version):
             if file.checked not in codes_since:
-                codes_since[file.checked] = _present(source, file.checked)
+                has_key = self._context.binding.has_key  # else every new row may match any tuple
+                codes_since[file.checked] = _present(source, file.checked) if has_key else None
             rows = self._store.with_codes(file, codes_since[file.checked])
             if len(rows):
                 self.inner.requeue(self._store.read(file, rows))

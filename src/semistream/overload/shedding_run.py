@@ -100,7 +100,7 @@ class SheddingRun(WrappedRun):
         """Accept a batch without serving anything; tuples that find no room are shed.
 
         False, with mode ``off`` only: the buffer is full, nothing was accepted. Raises and accepts
-        nothing if the batch does not fit the stream, if it is larger than the buffer (mode ``off``),
+        nothing if the batch does not fit the stream or, with mode ``off``, even the empty buffer,
         or if the store cannot be written.
         """
         if not isinstance(batch, pa.RecordBatch):
@@ -114,8 +114,8 @@ class SheddingRun(WrappedRun):
         """Push a batch as to a run without shedding: its tuples are taken in before it returns."""
         if not self.offer(batch):
             raise ConfigError(
-                f"the buffer is full: {self.buffered} tuples were offered and not taken in; iterate "
-                "over run.step() or run.flush() first"
+                f"the buffer is full: {self.buffered} tuples were offered and not taken in; "
+                "iterate over run.step() or run.flush() first"
             )
         return self._served(self.inner.push(self._with_groups(batch.slice(0, 0), -1)))
 
@@ -167,6 +167,11 @@ class SheddingRun(WrappedRun):
         return rows
 
     @property
+    def has_room(self) -> bool:
+        """Whether the buffer is not full."""
+        return self._has_room(0)
+
+    @property
     def stored(self) -> int:
         """Tuples in the store."""
         return self._store.tuples if self._store is not None else 0
@@ -195,7 +200,7 @@ class SheddingRun(WrappedRun):
     def _accept(self, batch: pa.RecordBatch) -> bool:
         """Into the buffer, or if that is full into the store."""
         batch = _compact(batch)
-        if self._has_room(batch):
+        if self._has_room(batch.nbytes):
             self.inner.push(batch)  # its iterator is left alone: this only queues the batch
             self._buffer.add(batch.num_rows, batch.nbytes, offered=True)
             if batch.num_rows:
@@ -227,14 +232,14 @@ class SheddingRun(WrappedRun):
             self._add_to_outbox(batch)
         self.stats.tuples_in += batch.num_rows
 
-    def _has_room(self, batch: pa.RecordBatch) -> bool:
+    def _has_room(self, nbytes: int) -> bool:
         self._buffer.consumed_to(self.buffered)
-        return bool(self._buffer.nbytes + batch.nbytes <= self._room)
+        return bool(self._buffer.nbytes + nbytes <= self._room)
 
     def _offer_sample(self, sample: Sample, batch: pa.RecordBatch) -> bool:
         self.inner.check(batch)
         kept, others = sample.choose(batch)
-        if not self._has_room(kept):
+        if not self._has_room(kept.nbytes):
             return self._accept(batch)
         if others.num_rows:
             self._shed_new(others)
@@ -275,11 +280,11 @@ class SheddingRun(WrappedRun):
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
         buffered, store = self.buffered, self._store
+        needed = self._buffer.nbytes + self._outbox_bytes
         # A sampled tuple that is shed would leave the sample, so these are served.
-        if store is not None and self._sample is None:
-            if store.has_room(self._buffer.nbytes + self._outbox_bytes):
-                self._withdraw(buffered)
-                self._write_outbox()
+        if store is not None and self._sample is None and store.has_room(needed):
+            self._withdraw(buffered)
+            self._write_outbox()
         yield from self._flush_memory()
         if self._store is not None:
             self._store.checkpoint()
