@@ -135,7 +135,7 @@ class _Followed:
         while not stop.wait(self.every):
             try:
                 self._sync()
-            except (SemistreamError, OSError) as error:
+            except Exception as error:  # of any kind: the next sync may succeed
                 self._sync_failed(error)
 
     def _sync(self) -> None:
@@ -144,9 +144,10 @@ class _Followed:
 
     def _sync_failed(self, error: Exception) -> None:
         assert self.every is not None
-        self._failed = str(error)
+        is_ours = isinstance(error, (SemistreamError, OSError))
+        why = self._failed = str(error) if is_ours else f"{type(error).__name__}: {error}"
         self._report(
-            f"sync of {self._path} failed: {error}; trying again in {format_duration(self.every)}"
+            f"sync of {self._path} failed: {why}; trying again in {format_duration(self.every)}"
         )
 
     def check_age(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError
+from semistream.master.sql_redact import redact
 from semistream.master.sync.contract import Position, Snapshot, missing_package
 from semistream.master.sync.entries import Entries
 from semistream.master.sync.messages import Messages
@@ -59,7 +60,7 @@ class KafkaSource:
 
     @property
     def name(self) -> str:
-        return f"Kafka topic {self._topic!r} at {self._servers}"
+        return f"Kafka topic {self._topic!r} at {redact(self._servers)}"
 
     def snapshot(self, key: Sequence[str], columns: Sequence[str] | None) -> Snapshot:
         raise ConfigError(
@@ -128,7 +129,11 @@ class KafkaSource:
             for message in found:
                 partition, error = message.partition(), message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(partition)  # the last offsets may be markers of transactions
+                    # The last offsets may be markers of transactions, or of an open one: what comes
+                    # after this offset is read next time.
+                    end = max(starts[partition], message.offset())
+                    ends[partition] = min(ends[partition], end)
+                    left.discard(partition)
                     continue
                 if error is not None:
                     raise MasterTableError(f"{self.name} cannot be read: {error}; try again")
