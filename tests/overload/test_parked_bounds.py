@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
 import semistream as ss
-from overload.kit import all_of, batch, master_rows, numbers, table
+from overload.kit import all_of, batch, crash, master_rows, numbers, table
 from overload.test_parking import FakeClock, parking_run
 
 
@@ -71,3 +73,80 @@ def test_without_an_equality_every_new_row_may_match(tmp_path: Path) -> None:
         master.upsert(master_rows([500]))
         assert numbers(all_of(run, run.flush())) == [0]
         assert run.parked == 0
+
+
+def test_versions_back_and_forth(tmp_path: Path) -> None:
+    """Tuples gathered at several versions, in any order, are written once each."""
+    master = table(tmp_path, range(10))
+    master.upsert(master_rows([20]))
+    with parking_run(master, tmp_path, algorithm="inlj") as run:
+        for number, version in enumerate((2, 1, 2)):
+            run.use(version)
+            all_of(run, run.push(batch([100 + number], number)))
+        all_of(run, run.flush())
+        assert run.parked == 3
+        ss.MasterTable.open(tmp_path / "table").upsert(master_rows([100, 101, 102]))
+        run.use(3)
+        assert numbers(all_of(run, run.flush())) == [0, 1, 2]
+
+
+def test_a_checkpoint_of_both_stores_forgets_nothing_early(tmp_path: Path) -> None:
+    """The shed tuples have returned and match nothing, and the disk is full when they are parked."""
+    master = table(tmp_path, range(10))
+    open_with = {"shedding": ss.Shedding("keep", store=tmp_path / "shed"), "buffer": 20_000}
+    options = {"open_with": open_with, "memory": 400_000, "buffer": 200_000}
+    run = parking_run(master, tmp_path, **options)
+    for start in range(1000, 2600, 200):
+        run.offer(batch(range(start, start + 200), start))
+    while run.stats.waiting or run.stored:
+        all_of(run, run.step())
+    shed = run.overload.shed
+    assert shed
+    full = OSError(errno.ENOSPC, "No space left on device")
+    with (
+        mock.patch.object(run._store._folder.files, "sync", side_effect=full),
+        pytest.raises(ss.SemistreamError, match="No space left"),
+    ):
+        all_of(run, run.checkpoint())
+    crash(run)
+    with parking_run(master, tmp_path, **options) as again:
+        assert again.stored == shed
+
+
+def test_a_new_version_while_the_buffer_is_full(tmp_path: Path) -> None:
+    """The tuples that came back are more than the buffer has room for, which is backpressure."""
+    master = table(tmp_path, range(10))
+    with parking_run(master, tmp_path, buffer=20_000, open_with={"buffer": 2_000}) as run:
+        for start in range(1000, 2000, 50):
+            all_of(run, run.push(batch(range(start, start + 50), start)))
+        all_of(run, run.flush())
+        master = master.upsert(master_rows(range(1000, 1990)))
+        found = all_of(run, run.step())
+        run.step()  # its rows are not taken
+        master.upsert(master_rows(range(1990, 2000)))
+        assert run.memory["stream buffer"] > 1_000
+        found += all_of(run, run.flush())
+    assert numbers(found) == list(range(1000, 2000))
+
+
+def test_a_push_that_raises_has_not_accepted_the_batch(tmp_path: Path) -> None:
+    master = table(tmp_path, range(10))
+    calls = 0
+
+    def flaky(self: Any) -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise ss.MasterTableError("the folder cannot be listed")
+        return 1
+
+    with (
+        mock.patch.object(ss.MasterTable, "newest_version", flaky),
+        ss.SweepJoin(memory=100_000).open(master, on="k", buffer=20_000) as run,
+    ):
+        for number in range(4):
+            before = run.stats.tuples_in
+            try:
+                all_of(run, run.push(batch([number], number)))
+            except ss.MasterTableError:
+                assert run.stats.tuples_in == before

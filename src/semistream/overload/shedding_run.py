@@ -80,6 +80,7 @@ class SheddingRun(WrappedRun):
         self._buffer = StreamBuffer()
         self._pace = Pace()
         self._outbox: list[pa.RecordBatch] = []
+        self._queued: Iterator[pa.RecordBatch] | None = None  # rows of the batch accepted last
         self._outbox_rows = self._outbox_bytes = 0
         self._finished = True  # the caller has all rows of the last call
         self._calm = _CALM  # iterations since the last overload
@@ -111,13 +112,16 @@ class SheddingRun(WrappedRun):
         return self._accept(batch)
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Push a batch as to a run without shedding: its tuples are taken in before it returns."""
+        """Push a batch as to a run without shedding: its tuples are taken in before it returns.
+
+        If the buffer has no room for it, it is shed, and an iteration makes room.
+        """
         if not self.offer(batch):
             raise ConfigError(
                 f"the buffer is full: {self.buffered} tuples were offered and not taken in; "
                 "iterate over run.step() or run.flush() first"
             )
-        return self._served(self.inner.push(self._with_groups(batch.slice(0, 0), -1)))
+        return self._served(self.inner.step() if self._queued is None else self._queued)
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """Shed or return tuples, then serve one iteration."""
@@ -200,8 +204,8 @@ class SheddingRun(WrappedRun):
     def _accept(self, batch: pa.RecordBatch) -> bool:
         """Into the buffer, or if that is full into the store."""
         batch = _compact(batch)
-        if self._has_room(batch.nbytes):
-            self.inner.push(batch)  # its iterator is left alone: this only queues the batch
+        if not batch.num_rows or self._has_room(batch.nbytes):
+            self._queued = self.inner.push(batch)  # ``offer`` leaves it alone: it only queues
             self._buffer.add(batch.num_rows, batch.nbytes, offered=True)
             if batch.num_rows:
                 self._tuple_bytes = max(1.0, batch.nbytes / batch.num_rows)
@@ -209,6 +213,7 @@ class SheddingRun(WrappedRun):
             self.overload.peak_buffer = max(self.overload.peak_buffer, used)
             return True
         self.inner.check(batch)
+        self._queued = None
         if self._store is None:
             if batch.nbytes > self._room:
                 raise ConfigError(
@@ -286,6 +291,7 @@ class SheddingRun(WrappedRun):
             self._withdraw(buffered)
             self._write_outbox()
         yield from self._flush_memory()
+        self.write_back()
         if self._store is not None:
             self._store.checkpoint()
 
