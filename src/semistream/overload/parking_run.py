@@ -13,7 +13,6 @@ Gathered tuples count as unmatched until they are written; parked ones count as 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,7 +49,6 @@ class ParkingRun(WrappedRun):
         self._most_bytes = max(1, buffer // _GATHER_SHARE)
         self._gathered: list[tuple[pa.RecordBatch, Codes, int]] = []  # with the version
         self._gathered_bytes = 0
-        self._dead: deque[tuple[ParkedFile, Rows, str]] = deque()
         self._finished = True  # the caller has all rows of the last call
         self.late_matches = 0  # tuples that were read back because their key arrived
         self._context, self._intake, self._output, _ = inner.parts
@@ -95,13 +93,10 @@ class ParkingRun(WrappedRun):
     def dead_letters(self) -> Iterator[pa.RecordBatch]:
         """Tuples that were parked for too long, with a column that says why; each once."""
         self._expire()
-        while self._dead:
-            file, rows, reason = self._dead[0]
-            batch = self._store.read(file, rows)  # may raise, and is tried again then
-            self._dead.popleft()
-            self._store.remove_dead(file, rows)
+        while (dead := self._store.dead()) is not None:
+            batch = self._store.take_dead(*dead)
             name = "reason" if "reason" not in batch.schema.names else "dead_letter_reason"
-            yield batch.append_column(name, pa.array([reason] * len(rows), pa.string()))
+            yield batch.append_column(name, pa.array([dead[1]] * batch.num_rows, pa.string()))
         if self._finished:
             self._acknowledge()
 
@@ -168,8 +163,7 @@ class ParkingRun(WrappedRun):
                 self._bury(file, rows, f"more than max_rows={most} tuples were parked")
 
     def _bury(self, file: ParkedFile, rows: Rows, reason: str) -> None:
-        self._dead.append((file, rows, reason))
-        self._store.bury(file, rows)
+        self._store.bury(file, rows, reason)
         self.stats.shed -= len(rows)
         self.stats.unmatched += len(rows)
 
