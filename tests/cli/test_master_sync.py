@@ -130,7 +130,7 @@ def test_after_a_first_sync_nothing_ends_the_interval() -> None:
 
 
 def test_a_password_in_the_address_of_a_broker_is_not_shown() -> None:
-    source = source_of(SourceOptions("kafka://me:secret@host:9092", topic="x"))
+    source = source_of(SyncOptions("kafka://me:secret@host:9092", topic="x"))
     assert source.name == "Kafka topic 'x' at me:***@host:9092"
 
 
