@@ -42,6 +42,17 @@ def test_an_empty_batch_does_not_raise_the_memory_use(algorithm: str, tmp_path: 
         assert run.overload.peak_buffer <= 20_000
 
 
+def test_a_few_shed_tuples_do_not_keep_their_batch_alive(tmp_path: Path) -> None:
+    """A slight overload: every batch loses its last tuples."""
+    with shedding_run(table(tmp_path, KEYS), tmp_path / "shed", "keep", buffer=40_000) as run:
+        for start in range(0, 4000, 1000):
+            run.offer(batch(range(1000), start))
+            run._withdraw(10)
+            all_of(run, run.inner.flush())
+        assert run._outbox_rows == 40
+        assert sum(part.get_total_buffer_size() for part in run._outbox) < 2_000
+
+
 @pytest.mark.parametrize("when_full", ["raise", "drop"])
 def test_a_checkpoint_serves_what_the_folder_has_no_room_for(
     when_full: str, tmp_path: Path

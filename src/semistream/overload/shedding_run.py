@@ -362,7 +362,7 @@ class SheddingRun(WrappedRun):
         batches = self._intake.withdraw(excess)
         self._buffer.withdraw(sum(batch.num_rows for batch in batches))
         for batch in batches:
-            self._add_to_outbox(batch)
+            self._add_to_outbox(_compact(batch))
         if self._outbox_bytes >= self._file_bytes:
             self._write_outbox()
 
