@@ -103,6 +103,22 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert [(folder / name).read_text() for name in names] == ["mine"] * 3
 
 
+def test_shed_and_parked_tuples_need_a_folder_each(tmp_path: Path) -> None:
+    master, folder = table(tmp_path, KEYS), tmp_path / "both"
+    shedding, parking = ss.Shedding("keep", store=folder), ss.Parking(folder, buffer=20_000)
+    join = ss.SweepJoin(memory=200_000)
+    with pytest.raises(ss.ConfigError, match="a folder each"):
+        join.open(
+            master, on="k", shedding=shedding, buffer=20_000, unmatched="park", parking=parking
+        )
+    with join.open(master, on="k", unmatched="park", parking=parking) as run:
+        all_of(run, run.push(batch([1])))
+        all_of(run, run.flush())
+    for _ in range(2):
+        with pytest.raises(ss.ConfigError, match="a folder each"):
+            join.open(master, on="k", shedding=shedding, buffer=20_000)
+
+
 class TestEstimates:
     def test_a_checkpoint_does_not_bias_them(self, tmp_path: Path) -> None:
         """Every tuple has one row."""

@@ -62,7 +62,7 @@ class ParkedStore:
         self.in_flight = 0  # tuples taken since the last checkpoint
         try:
             for number, taken in self._folder.live.items():
-                self._add(number, self._folder.notes(number))
+                self._add(number, self._folder.notes(number, "parked"))
                 if taken:
                     file = self.files[number]
                     self.take(file, RowSet.from_text(file.rows, taken).numbers())

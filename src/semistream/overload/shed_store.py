@@ -53,7 +53,7 @@ class ShedStore:
         self.in_flight = 0  # tuples taken since the last checkpoint
         try:
             for number, taken in self._folder.live.items():
-                notes = self._folder.notes(number)
+                notes = self._folder.notes(number, "written")
                 size = self._folder.size(number)
                 self._add(_File(number, notes["rows"], size, notes["written"], taken or 0))
         except BaseException:

@@ -82,9 +82,16 @@ class TupleFolder:
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
         return [batch.replace_schema_metadata(None) for batch in batches]
 
-    def notes(self, number: int) -> dict[str, Any]:
+    def notes(self, number: int, needed: str) -> dict[str, Any]:
+        """What its owner noted; ``needed`` tells the notes of shed and of parked tuples apart."""
         with self._opened(number) as reader:
-            return dict(json.loads(reader.schema.metadata[_NOTES]))
+            found = dict(json.loads(reader.schema.metadata[_NOTES]))
+        if needed not in found:
+            raise ConfigError(
+                f"{self.path} holds tuples of the other kind; shed and parked tuples need a folder "
+                "each"
+            )
+        return found
 
     @contextlib.contextmanager
     def _opened(self, number: int) -> Iterator[Any]:
