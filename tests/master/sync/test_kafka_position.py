@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,7 +15,7 @@ from master.sync.worlds import table_of
 
 pytest.importorskip("confluent_kafka")
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 
 class Message:
@@ -53,3 +55,19 @@ def test_a_partition_that_ends_early_is_read_from_there_next_time(tmp_path: Path
     assert table.num_rows == 1
     assert table.synced is not None
     assert table.synced.position == {"offsets": {"0": 3}}
+
+
+def test_a_sync_ends_when_everything_was_read(tmp_path: Path) -> None:
+    """And not after the timeout, which is for a broker that does not answer."""
+    producer = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "x", "log_level": 0})
+    (broker,) = producer.list_topics(timeout=10).brokers.values()
+    table = ss.MasterTable.build(table_of({1: (1, "old", 0.0)}), tmp_path / "t", "id", unique=True)
+    for key in (1, 2, 3):
+        value = json.dumps({"id": key, "name": "new", "price": 1.5}).encode()
+        producer.produce("changes", key=str(key).encode(), value=value)
+    assert producer.flush(10) == 0
+    source = ss.KafkaSource(f"127.0.0.1:{broker.port}", "changes", timeout=20.0)
+    began = time.monotonic()
+    table = table.sync(source)
+    assert table.num_rows == 3
+    assert time.monotonic() - began < 10

@@ -5,6 +5,7 @@ Offsets are kept in the table, not in a consumer group: they must become visible
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from semistream.master.table import MasterTable
 
 _AT_ONCE = 10_000  # messages
+_WAIT = 0.1  # seconds: librdkafka waits as long for this many, even if no more will come
 _KEPT = 50_000  # rows of JSON before they are converted
 
 
@@ -119,9 +121,12 @@ class KafkaSource:
         consumer.assign([TopicPartition(self._topic, p, starts[p]) for p in sorted(left)])
         messages = Messages(table.schema, table.key, self._value, self.name)
         waiting = _Waiting(entries, messages)
+        heard = time.monotonic()
         while left:
-            found = consumer.consume(_AT_ONCE, self._timeout)
-            if not found:
+            found = consumer.consume(_AT_ONCE, min(_WAIT, self._timeout))
+            if found:
+                heard = time.monotonic()
+            elif time.monotonic() - heard >= self._timeout:
                 raise MasterTableError(
                     f"{self.name} sent nothing for {self._timeout:g} s; check the broker, then try "
                     "again. Nothing was changed"
