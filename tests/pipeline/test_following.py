@@ -101,6 +101,26 @@ def test_an_unexpected_error_does_not_end_the_syncs(pipeline: Any, tmp_path: Pat
         wait_for(lambda: rows(tmp_path) == 1)
 
 
+def test_an_age_that_cannot_be_read_does_not_stop_a_query_that_is_only_warned(
+    pipeline: Any,
+) -> None:
+    reported: list[str] = []
+    options = "sync: {{parquet: '{folder}/source.parquet', every: 1h}}\n    max_age: 5m\n    "
+    failing = mock.patch.object(following, "read_manifest", side_effect=MasterTableError("no"))
+    with mock.patch.object(following, "_CHECK_SECONDS", 0.0):
+        with Following(pipeline(options + "too_old: warn")[0], reported.append) as warns, failing:
+            warns.check()
+            warns.check()
+        assert len(reported) == 1
+        assert "is unknown: no" in reported[0]
+        with (
+            Following(pipeline(options + "too_old: raise")[0], reported.append) as raises,
+            failing,
+            pytest.raises(MasterTableError),
+        ):
+            raises.check()
+
+
 def test_data_that_is_too_old(pipeline: Any, tmp_path: Path) -> None:
     sync = "sync: {{parquet: '{folder}/source.parquet', every: 1h}}\n    max_age: 5m\n    too_old: "
     reported: list[str] = []

@@ -156,7 +156,15 @@ class _Followed:
             return
         self._checked = now
         store = LocalStore(self._path)
-        age = age_of(store, read_manifest(store))
+        try:
+            age = age_of(store, read_manifest(store))
+        except (SemistreamError, OSError) as error:  # for a moment, perhaps
+            if self._raises:
+                raise
+            if not self._was_old:
+                self._report(f"the age of the data of {self._path} is unknown: {error}")
+            self._was_old = True
+            return
         is_old = age is None or age > self._most
         if is_old and (self._raises or not self._was_old):
             self._too_old(age)

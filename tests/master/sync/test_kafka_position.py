@@ -17,6 +17,9 @@ pytest.importorskip("confluent_kafka")
 
 from confluent_kafka import KafkaError, Producer
 
+from semistream.master.sync import kafka_topic
+from semistream.master.sync.messages import Messages
+
 
 class Message:
     def __init__(self, offset: int, key: bytes | None = None, code: int | None = None) -> None:
@@ -55,6 +58,19 @@ def test_a_partition_that_ends_early_is_read_from_there_next_time(tmp_path: Path
     assert table.num_rows == 1
     assert table.synced is not None
     assert table.synced.position == {"offsets": {"0": 3}}
+
+
+def test_many_tombstones_in_a_row_do_not_gather_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_topic, "_KEPT", 4)
+    entries = mock.Mock()
+    schema = table_of({1: (1, "old", 0.0)}).schema
+    waiting = kafka_topic._Waiting(entries, Messages(schema, ["id"], "json", "topic"))
+    for key in range(10):
+        waiting.add(str(key).encode(), None, "place")
+    waiting.flush()
+    assert [call.args[0].num_rows for call in entries.delete.call_args_list] == [4, 4, 2]
 
 
 def test_a_sync_ends_when_everything_was_read(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 10_000  # messages
 _WAIT = 0.1  # seconds: librdkafka waits as long for this many, even if no more will come
-_KEPT = 50_000  # rows of JSON before they are converted
+_KEPT = 50_000  # rows of JSON before they are converted, or tombstones
 
 
 class KafkaSource:
@@ -199,6 +199,8 @@ class _Waiting:
             if self._rows:
                 self.flush()
             self._keys.append(self._messages.tombstone(key, place))
+            if len(self._keys) >= _KEPT:
+                self.flush()
             return
         if self._keys:
             self.flush()
