@@ -116,6 +116,19 @@ def test_plain_parquet_will_do(tmp_path: Path) -> None:
     naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
 
 
+def test_a_window_whose_tuples_are_all_replaced_is_sorted_again(tmp_path: Path) -> None:
+    """A table of one partition: all tuples of a full window leave, and as many others come."""
+    data = _master([(0, 999), (1_000, 4_999), (5_000, 9_000)])
+    master = build(tmp_path / "t", data, ["v"])
+    stream = _stream([(i * 7_919 % 10_001, 0) for i in range(3_000)])
+    where, condition = CONDITIONS["between"]
+    with ss.join("meshjoin", memory=60_000, how="left").open(master, where=where) as run:
+        out = naive.rows_of(drive(run, cut(stream, 3_000)))
+        assert run.plan.window is not None
+        assert run.plan.window.capacity < 1_000
+    naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
+
+
 def test_the_window_is_searched_not_compared_with_every_row(tmp_path: Path) -> None:
     """Candidates are about as many as pairs: 5000 tuples times 5000 rows would be 25 million."""
     from semistream.engine import band_pairs
