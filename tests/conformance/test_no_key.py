@@ -129,6 +129,28 @@ def test_a_window_whose_tuples_are_all_replaced_is_sorted_again(tmp_path: Path) 
     naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
 
 
+def test_ranges_to_infinity(tmp_path: Path) -> None:
+    infinity, nan = float("inf"), float("nan")
+    values = [-infinity, -1.5, 0.0, 2.5, infinity, nan, None]
+    data = pa.table({"k": range(len(values)), "v": pa.array(values, pa.float64())})
+    ranges = [(low, high) for low in values for high in values]
+    stream = pa.table(
+        {
+            "x": pa.array([low for low, _ in ranges], pa.float64()),
+            "y": pa.array([high for _, high in ranges], pa.float64()),
+        }
+    )
+    master = build(tmp_path / "t", data, ["k"])
+    where = ss.Between("v", "x", "y", of="master")
+    with ss.join("meshjoin", memory="1MB").open(master, where=where, select=["k"]) as run:
+        out = naive.rows_of(drive(run, cut(stream, 10)))
+    expected = naive.join(
+        stream, data, {}, "inner", ["k"],
+        lambda r, o: None not in (r["x"], o["v"], r["y"]) and r["x"] <= o["v"] <= r["y"],
+    )  # fmt: skip
+    naive.same_rows(out, expected)
+
+
 def test_the_window_is_searched_not_compared_with_every_row(tmp_path: Path) -> None:
     """Candidates are about as many as pairs: 5000 tuples times 5000 rows would be 25 million."""
     from semistream.engine import band_pairs

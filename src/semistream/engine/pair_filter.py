@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from semistream import kernels
 from semistream.engine.binding import Binding
-from semistream.engine.compared_types import ACCEPTED, FUNCTIONS, compared, kind_of, plain
+from semistream.engine.compared_types import ACCEPTED, FUNCTIONS, alike, compared, kind_of
 from semistream.engine.conditions import Comparison, Predicate, comparisons_of, visible
 from semistream.engine.intake import Slice
 from semistream.engine.rows.layout import fixed_buffer, form_of, validity, width_of
@@ -174,7 +174,7 @@ class PairFilter:
             (one,), (other,) = (
                 stream.take(chosen, [comparison.stream]), master.take(chosen, [comparison.master])
             )  # fmt: skip
-            passed &= _as_mask(FUNCTIONS[comparison.operator](plain(one), plain(other)))
+            passed &= _as_mask(FUNCTIONS[comparison.operator](*alike(one, other)))
         for predicate in self._predicates:
             sides = []
             for side, schema, names in (
