@@ -109,6 +109,8 @@ class OrderedRun:
         if failed is not None:
             changed = [(batch, version if of == failed else of) for batch, of in self._queue]
             self._queue = deque(changed)
+            if self._portion is not None and self._portion[1] == failed:
+                self._portion = self._portion[0], version
             self._run.use(version)
 
     @property
