@@ -133,6 +133,17 @@ def test_a_portion_keeps_the_version_that_it_was_given(tmp_path: Path) -> None:
     naive.same_rows(rows, naive.join(stream, data, "k"))
 
 
+def test_a_predicate_sees_the_columns_of_the_stream(table: Any) -> None:
+    def passes(stream: pa.RecordBatch, master: pa.RecordBatch) -> Any:
+        assert stream.schema.names == ["n", "k"]
+        return [True] * stream.num_rows
+
+    where = ss.Predicate(lambda stream, master: pa.array(passes(stream, master)))
+    with ss.join("inlj", memory="1MB").open(table[0], on="k", where=where, order="stream") as run:
+        out = [*run.push(pa.record_batch({"n": [1, 2], "k": [19, 3]})), *run.flush()]
+    assert sum(rows.num_rows for rows in out) == 22
+
+
 def test_what_is_refused(table: Any) -> None:
     master, _ = table
     with pytest.raises(ss.ConfigError, match="order='time' is unknown; choose stream"):

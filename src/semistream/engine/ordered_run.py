@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream.engine.conditions import ARRIVAL as NUMBER
 from semistream.engine.run import Run
 from semistream.errors import BudgetError, ConfigError, SchemaError
 from semistream.keys import int64_view
@@ -28,7 +29,6 @@ from semistream.master.merge import joined
 from semistream.memory import format_size
 from semistream.stats import MemoryUse, Stats
 
-NUMBER = "__arrival"
 ORDERS = ("stream",)
 _SHARE = 4  # reorder buffer = budget // 4
 _ROWS_PART = 0.4  # of it for rows, which exist twice while they are sorted
