@@ -37,6 +37,7 @@ from semistream.stats import MemoryUse, Stats
 from semistream.tuning.calibration_file import load
 from semistream.tuning.plan import format_rate
 from semistream.tuning.sample import FEW, Observed, observe
+from semistream.tuning.tuner import fits_the_page_cache
 
 _log = logging.getLogger("semistream.auto")
 _PLAIN = frozenset(("select", "direct", "follow", "observer", "clock"))
@@ -101,7 +102,7 @@ class Choice(NamedTuple):
 
 def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> Choice:
     """The join that is predicted to serve the most, and why; nothing is measured."""
-    machine = load(source).machine or Machine()
+    machine = replace(load(source).machine or Machine(), is_cached=fits_the_page_cache(source))
     fallback = auto.chosen(source.ordered)
     names = [name for name, kind in ALGORITHMS.items() if source.ordered or not kind.needs_order]
     rates: dict[str, float] = {}

@@ -128,10 +128,10 @@ def machine_for(source: Any, progress: Progress | None = None) -> Machine:
         machine = calibrate(source, progress, keep=False)
         with suppress(OSError):
             save(source, machine)
-    return replace(machine, is_cached=_fits_the_page_cache(source))
+    return replace(machine, is_cached=fits_the_page_cache(source))
 
 
-def _fits_the_page_cache(source: Any) -> bool:
+def fits_the_page_cache(source: Any) -> bool:
     """Whether the machine has the memory to keep the table in the page cache."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
