@@ -116,6 +116,20 @@ def test_plain_parquet_will_do(tmp_path: Path) -> None:
     naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
 
 
+def test_a_window_that_is_replaced_as_a_whole_is_sorted_again(tmp_path: Path) -> None:
+    """A table of one partition: as many tuples come as have left, into the same slots."""
+    data, stream = (
+        _master([(10 * i, 10 * i + 9) for i in range(20)]),
+        _stream([(37 * i % 200, 0) for i in range(2000)]),
+    )
+    master = build(tmp_path / "t", data, ["v"])
+    with ss.join("meshjoin", memory=80_000).open(master, where=CONDITIONS["between"][0]) as run:
+        out = pa.Table.from_batches(drive(run, cut(stream, 2000)))
+        assert run.plan.window.capacity < 1000
+    assert sorted(out["n"].to_pylist()) == list(range(2000))
+    assert out["v"].to_pylist() == [x // 10 for x in out["x"].to_pylist()]
+
+
 def test_the_window_is_searched_not_compared_with_every_row(tmp_path: Path) -> None:
     """Candidates are about as many as pairs: 5000 tuples times 5000 rows would be 25 million."""
     from semistream.engine import band_pairs

@@ -124,6 +124,7 @@ class RingWindow(HashWindow):
     def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
         super().__init__(layout, size)
         self._first = 0
+        self._gone = 0  # tuples that have left since it is there
 
     def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
         """Admit as many of these tuples as fit; returns how many."""
@@ -136,8 +137,11 @@ class RingWindow(HashWindow):
 
     @property
     def place(self) -> tuple[int, int]:
-        """The first slot of the ring and the tuples in it; both change whenever tuples do."""
-        return self._first, self.count
+        """The tuples that have left and those that wait: never the same for other tuples.
+
+        The first slot would be, after a whole ring of tuples.
+        """
+        return self._gone, self.count
 
     def oldest(self, count: int) -> Slots:
         positions = np.arange(self._first, self._first + count)
@@ -150,6 +154,7 @@ class RingWindow(HashWindow):
             self._first, count, self.capacity, self._heads, self._chain, self._dup, self.codes
         )
         self._first = (self._first + count) % self.capacity
+        self._gone += count
         self.count -= count
 
 
