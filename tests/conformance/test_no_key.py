@@ -130,6 +130,19 @@ def test_a_window_that_is_replaced_as_a_whole_is_sorted_again(tmp_path: Path) ->
     assert out["v"].to_pylist() == [x // 10 for x in out["x"].to_pylist()]
 
 
+def test_infinite_bounds_and_values_match(tmp_path: Path) -> None:
+    least, most = float("-inf"), float("inf")
+    data = pa.table({"v": range(4), "z": [1.0, most, least, 5.0]})
+    stream = pa.table({"n": range(4), "x": [least, 0.0, most, 3.0], "y": [most, 2.0, most, most]})
+    master = build(tmp_path / "t", data, ["v"])
+    where = ss.Between("z", "x", "y", of="master")
+    with ss.join("meshjoin", memory="1MB").open(master, where=where) as run:
+        out = naive.rows_of(drive(run, cut(stream, 4)))
+    expected = naive.join(stream, data, {}, "inner", None, lambda r, o: r["x"] <= o["z"] <= r["y"])
+    assert len(expected) == 8
+    naive.same_rows(out, expected)
+
+
 def test_the_window_is_searched_not_compared_with_every_row(tmp_path: Path) -> None:
     """Candidates are about as many as pairs: 5000 tuples times 5000 rows would be 25 million."""
     from semistream.engine import band_pairs

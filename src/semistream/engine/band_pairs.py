@@ -163,7 +163,8 @@ def _valid(column: pa.Array) -> Any:
 
 def _widest(low: Any, high: Any) -> Any:
     """The largest ``high - low``, at least 0; None if it overflows."""
-    widths = high - low
+    with np.errstate(invalid="ignore"):  # both are infinite
+        widths = high - low
     if widths.dtype == np.float64:
         return max(0.0, float(np.nan_to_num(widths).max())) * _MARGIN
     if bool(np.any(((high ^ low) & (widths ^ high)) < 0)):
@@ -174,7 +175,9 @@ def _widest(low: Any, high: Any) -> Any:
 def _less(values: Any, step: Any) -> Any:
     """At most ``values - step``, without overflow; the least number if there is no step."""
     if values.dtype == np.float64:
-        return values - step - np.abs(values) * (_MARGIN - 1)
+        with np.errstate(invalid="ignore"):  # infinite values: every tuple is a candidate
+            found = values - step - np.abs(values) * (_MARGIN - 1)
+        return np.where(np.isnan(found), -np.inf, found)
     least = np.iinfo(np.int64).min
     if step is None:
         return np.full(len(values), least)
