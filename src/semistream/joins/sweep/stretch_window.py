@@ -165,6 +165,7 @@ class StretchWindow:
             chunks.append(np.arange(chunk * self._size, chunk * self._size + filled))
             count += filled
             self._head[stretch], self._fill[stretch] = self._next_chunk[chunk], self._size
+        self._listed -= count
         slots = np.concatenate(chunks).astype(np.int32)
         return slots, np.array([part[0] // self._size for part in chunks], np.int32)
 
