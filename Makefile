@@ -58,9 +58,9 @@ test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, data
 	@echo "==> fault tests with Spark and the sinks"
 	@$(BIN)/python -m pytest -m "slow and not kafka and not rivals and not long" tests/spark tests/sinks tests/pipeline tests/cli tests/lab tests/examples tests/packaging tests/warmup tests/test_readme.py
 
-test-long: $(INSTALLED)  ## Run the further seeds and warehouses of the slow tests: 100,000 schedules
+test-long: $(INSTALLED)  ## Run the further cases, seeds and warehouses of the slow tests: 100,000 schedules
 	@echo "==> long tests"
-	@$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadgroup tests/reliability
+	@$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadgroup tests/conformance tests/reliability
 	@$(BIN)/python -m pytest -m long tests/sinks
 
 test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a separate JVM

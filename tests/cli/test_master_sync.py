@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from semistream.cli._master_sync import SourceOptions, Synced, keep_syncing, source_of
+from semistream.cli._master_sync import Synced, SyncOptions, keep_syncing, source_of
 from semistream.cli.master import app
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import MasterTable
@@ -71,17 +71,17 @@ def test_a_database(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (SourceOptions(), "a source is missing"),
-        (SourceOptions("kafka://h:1"), "needs --topic"),
-        (SourceOptions("file.parquet", topic="x"), "--topic is for"),
-        (SourceOptions("file.parquet", table="x"), "are for a database URL"),
-        (SourceOptions("postgresql://h/db"), "needs --table"),
-        (SourceOptions("oracle://h/db", table="x"), "not a supported database"),
-        (SourceOptions("sqlite:///f", table="x", find_deletes="often"), "not a duration"),
-        (SourceOptions("kafka://h:1", topic="x", value="avro"), "'json' or 'arrow'"),
+        (SyncOptions(), "a source is missing"),
+        (SyncOptions("kafka://h:1"), "needs --topic"),
+        (SyncOptions("file.parquet", topic="x"), "--topic is for"),
+        (SyncOptions("file.parquet", table="x"), "are for a database URL"),
+        (SyncOptions("postgresql://h/db"), "needs --table"),
+        (SyncOptions("oracle://h/db", table="x"), "not a supported database"),
+        (SyncOptions("sqlite:///f", table="x", find_deletes="often"), "not a duration"),
+        (SyncOptions("kafka://h:1", topic="x", value="avro"), "'json' or 'arrow'"),
     ],
 )
-def test_options_that_do_not_fit(options: SourceOptions, why: str) -> None:
+def test_options_that_do_not_fit(options: SyncOptions, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         source_of(options)
 

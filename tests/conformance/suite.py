@@ -23,7 +23,8 @@ every_how = pytest.mark.parametrize("how", naive.HOWS)
 
 def every_join(cases: Iterable[Case]) -> pytest.MarkDecorator:
     """A test per join, how and case. The quick run takes every case with a third of the joins
-    and SweepJoin, one how each, in turn; the slow run takes the others.
+    and SweepJoin, one how each, in turn; the slow run takes two hows with every join, the long one
+    the others.
     """
     return pytest.mark.parametrize(
         ("algorithm", "how", "case"),
@@ -33,16 +34,20 @@ def every_join(cases: Iterable[Case]) -> pytest.MarkDecorator:
                 how,
                 case,
                 id=f"{algorithm}-{how}-{case.name}",
-                marks=[]
-                if (c + a + h) % len(naive.HOWS) == 0
-                and (algorithm == "sweepjoin" or (c // 4 + a) % 3 == 0)
-                else [pytest.mark.slow],
+                marks=_marks(c, a, h, algorithm),
             )
             for c, case in enumerate(cases)
             for a, algorithm in enumerate(ss.ALGORITHMS)
             for h, how in enumerate(naive.HOWS)
         ],
     )
+
+
+def _marks(case: int, join: int, how: int, algorithm: str) -> list[pytest.MarkDecorator]:
+    turn = (case + join + how) % len(naive.HOWS)
+    if turn == 0 and (algorithm == "sweepjoin" or (case // 4 + join) % 3 == 0):
+        return []
+    return [pytest.mark.slow] if turn % 2 == 0 else [pytest.mark.slow, pytest.mark.long]
 
 
 _least: dict[tuple[str, int], int] = {}

@@ -107,7 +107,9 @@ def test_workers_share_and_a_new_one_gets_its_share(workers: Any, tmp_path: Path
         for worker in [*two, third]:
             assert worker.task()[0] == BUDGET // 3
             assert sum(held(tmp_path / "b").values()) <= BUDGET
-    assert [worker.task() for worker in [*two, third]] == [(BUDGET // 3, True)] * 3
+    # On a busy machine a worker may answer an earlier request to release its memory only now.
+    rounds = ([worker.task() for worker in [*two, third]] for _ in range(5))
+    assert [(BUDGET // 3, True)] * 3 in rounds
 
 
 def test_the_share_of_a_dead_worker_is_freed(workers: Any, tmp_path: Path) -> None:

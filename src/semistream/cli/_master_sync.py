@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SourceOptions:
+class SyncOptions:
     """The options of the command that describe a source."""
 
     source: str | None = None
@@ -55,7 +55,7 @@ class Synced:
         return f"{self.path}: version {self.version}: {counts}"
 
 
-def source_of(options: SourceOptions) -> Any:
+def source_of(options: SyncOptions) -> Any:
     """The source that the options describe; raises if they do not fit together."""
     from semistream.master.sync import KafkaSource, SqlSource
 

@@ -241,7 +241,7 @@ def sync_command(
     """Bring a table in step with its source of truth, reading only what changed."""
     from semistream.cli import _master_sync as command
 
-    options = command.SourceOptions(
+    options = command.SyncOptions(
         source, table, version_column, overlap, find_deletes, topic, value
     )
     opened = _or_exit(lambda: command.source_of(options))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from semistream.engine.plan import MemoryPlan
 from semistream.stats import MemoryUse, Stats
 
 
-class WrappedRun:
+class WrappedRun(ABC):
     """``inner`` is a :class:`~semistream.engine.run.Run`, or another wrapped run."""
 
     def __init__(self, inner: Any, join: Any, extra_bytes: int) -> None:
@@ -100,5 +101,6 @@ class WrappedRun:
         inner = self.inner.memory
         return MemoryUse({**inner, **self._own_memory()}, inner.budget + self._extra_bytes)
 
+    @abstractmethod
     def _own_memory(self) -> dict[str, int]:
-        raise NotImplementedError
+        """Bytes of the parts around the inner run."""

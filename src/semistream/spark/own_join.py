@@ -46,6 +46,7 @@ def own_join_batches(
             elapsed = time.monotonic() - began
             if ended or (elapsed > seconds and (len(found) > 1 or elapsed > 3 * seconds)):
                 break
+        session.sparkContext.setLogLevel("OFF")  # stopping a batch midway logs errors
         query.stop()
         return found
     finally:
