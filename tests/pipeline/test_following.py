@@ -90,6 +90,17 @@ def test_a_table_follows_its_source_while_a_query_runs(pipeline: Any, tmp_path: 
     assert ss.MasterTable.open(tmp_path / "products").version == count, "it has stopped"
 
 
+def test_an_error_of_another_library_does_not_end_the_syncs(pipeline: Any, tmp_path: Path) -> None:
+    found, _ = pipeline("sync: {{parquet: '{folder}/source.parquet', every: 20ms}}")
+    reported: list[str] = []
+    with Following(found, reported.append):
+        with mock.patch.object(ss.MasterTable, "sync", side_effect=ValueError("of a driver")):
+            wait_for(lambda: bool(reported))
+        assert "products failed: of a driver; trying again" in reported[0]
+        write(tmp_path, 5)
+        wait_for(lambda: rows(tmp_path) == 1)
+
+
 def test_data_that_is_too_old(pipeline: Any, tmp_path: Path) -> None:
     sync = "sync: {{parquet: '{folder}/source.parquet', every: 1h}}\n    max_age: 5m\n    too_old: "
     reported: list[str] = []

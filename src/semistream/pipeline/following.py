@@ -135,7 +135,7 @@ class _Followed:
         while not stop.wait(self.every):
             try:
                 self._sync()
-            except (SemistreamError, OSError) as error:
+            except Exception as error:  # of any library: otherwise nobody would sync any more
                 self._sync_failed(error)
 
     def _sync(self) -> None:
