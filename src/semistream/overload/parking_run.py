@@ -148,7 +148,7 @@ class ParkingRun(WrappedRun):
             self._store.append(tuples, codes, version)
             self.stats.unmatched -= len(codes)
             self.stats.shed += len(codes)
-            self._gathered = self._gathered[len(some) :]
+            self._gathered = [part for part in self._gathered if part[2] != version]
             self._gathered_bytes = sum(b.nbytes + c.nbytes for b, c, _ in self._gathered)
         self._expire()
 
