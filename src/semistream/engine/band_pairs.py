@@ -168,7 +168,7 @@ def _valid(column: pa.Array) -> Any:
 
 def _widest(low: Any, high: Any) -> Any:
     """The largest ``high - low``, at least 0; None if it overflows."""
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"):  # both are infinite
         widths = high - low
     if widths.dtype == np.float64:
         return max(0.0, float(np.nan_to_num(widths).max())) * _MARGIN
@@ -180,9 +180,9 @@ def _widest(low: Any, high: Any) -> Any:
 def _less(values: Any, step: Any) -> Any:
     """At most ``values - step``, without overflow; the least number if there is no step."""
     if values.dtype == np.float64:
-        with np.errstate(invalid="ignore"):
-            less = values - step - np.abs(values) * (_MARGIN - 1)
-        return np.where(values == np.inf, -np.inf, less)  # infinity less a range is not a number
+        with np.errstate(invalid="ignore"):  # infinite values: every tuple is a candidate
+            found = values - step - np.abs(values) * (_MARGIN - 1)
+        return np.where(np.isnan(found), -np.inf, found)
     least = np.iinfo(np.int64).min
     if step is None:
         return np.full(len(values), least)
