@@ -38,9 +38,9 @@ docs: $(INSTALLED)  ## Build the documentation into .data/site; a broken link is
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 browser:  ## Install Chromium for the tests of the live page, where apt-get can
-	@command -v chromium > /dev/null || \
-	  { test "$$(id -u)" = 0 && apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium; } \
+	@command -v chromium > /dev/null || command -v chromium-browser > /dev/null || command -v google-chrome > /dev/null || \
+	  { test "$$(id -u)" = 0 && timeout 120 apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends chromium; } \
 	    > /dev/null 2>&1 || echo "==> no Chromium: the tests of the live page will be skipped"
 
 demo: $(INSTALLED)  ## Stream sales through a pipeline, and through Spark's own join; about a minute

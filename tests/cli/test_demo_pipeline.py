@@ -49,10 +49,20 @@ def test_a_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "thesis.tex").exists()
 
 
+def test_a_folder_with_a_pipeline_of_ones_own_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.yaml").write_text("name: production")
+    (tmp_path / "warehouse").mkdir()
+    with pytest.raises(ConfigError, match="has other files; give an empty or a new folder"):
+        clear(tmp_path)
+    assert (tmp_path / "warehouse").exists()
+
+
 def test_a_demo_replaces_only_what_a_demo_made(tmp_path: Path) -> None:
-    for name in ("pipeline.yaml", "report.html", "mine.txt"):
-        (tmp_path / name).write_text("")
-    (tmp_path / "sales").mkdir()
-    (tmp_path / "sales" / "000.parquet").write_text("")
-    clear(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.txt", "pipeline.yaml"]
+    folder = tmp_path / "demo"
+    clear(folder)  # an interrupted demo has not written its pipeline yet
+    for name in ("report.html", "mine.txt"):
+        (folder / name).write_text("")
+    (folder / "sales").mkdir()
+    (folder / "sales" / "000.parquet").write_text("")
+    clear(folder)
+    assert [path.name for path in folder.glob("[!.]*")] == ["mine.txt"]

@@ -53,10 +53,24 @@ def test_a_folder_that_cannot_be_written_costs_a_compilation(tmp_path: Path) -> 
 
 def test_a_damaged_cache_is_compiled_again(tmp_path: Path) -> None:
     first = finish(start(tmp_path))
-    for file in tmp_path.rglob("*.nb?"):
-        file.write_bytes(file.read_bytes()[:40])
-    assert finish(start(tmp_path))[:2] == first[:2]
+    for damage in (
+        lambda content: content[:40],
+        lambda content: content.replace(b"numba", b"xxxxx"),  # can be read, and names nothing
+    ):
+        for file in tmp_path.rglob("*.nb?"):
+            file.write_bytes(damage(file.read_bytes()))
+        assert finish(start(tmp_path))[:2] == first[:2]
     assert finish(start(tmp_path))[:2] == (0, first[1])
+
+
+def test_damaged_machine_code_is_never_run(tmp_path: Path) -> None:
+    first = finish(start(tmp_path))
+    (file,) = tmp_path.rglob("*.nbc")
+    content = bytearray(file.read_bytes())
+    middle = content.index(b".text")  # in the object file
+    content[middle - 8 : middle] = bytes(8)
+    file.write_bytes(content)
+    assert finish(start(tmp_path))[:2] == first[:2]
 
 
 def test_the_lock_of_a_process_that_died_is_free(tmp_path: Path) -> None:
@@ -89,3 +103,14 @@ def test_the_first_folder_that_can_be_made_is_taken(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert choose_folder([tmp_path / "file" / "sub", tmp_path / "other"]) == tmp_path / "other"
     assert choose_folder([tmp_path / "file" / "sub"]) is None
+
+
+def test_code_of_older_sources_is_not_loaded(tmp_path: Path) -> None:
+    """As a process leaves it that dies after it has written the index, and before the code."""
+    from semistream.kernels.cache import _File
+
+    old, new = (_File(str(tmp_path), "kernel", stamp) for stamp in ("old", "new"))
+    old._save_data("kernel.1.nbc", ("code", 1))
+    assert old._load_data("kernel.1.nbc") == ("code", 1)
+    with pytest.raises(ValueError, match="of other sources"):
+        new._load_data("kernel.1.nbc")

@@ -13,7 +13,7 @@ import pytest
 import semistream as ss
 from master.cases import numbers
 from semistream.master.index import SegmentPages
-from semistream.master.page_claims import Claims
+from semistream.master.page_claims import Claims, StoredClaims
 
 
 @pytest.fixture
@@ -47,6 +47,21 @@ def test_claims_of_pages_in_any_order(table: ss.MasterTable) -> None:
         pages = rng.choice(table.num_pages, count, replace=False)
         assert same(claims.of(pages), expected, pages)
         assert same(claims.of(np.sort(pages)), expected, np.sort(pages))
+
+
+def test_positions_of_a_large_index_need_more_than_32_bits() -> None:
+    asked = []
+
+    class File:
+        name = "index"
+
+        def read_ranges(self, target: memoryview, extents: Any) -> bool:
+            asked.extend(extents.offsets.tolist())
+            return True
+
+    pages = np.array([2**28 + 1, 2**28], np.int32)
+    StoredClaims(File(), [100, 200, 300]).of(pages)  # type: ignore[arg-type]
+    assert asked == [place + 2**31 for place in (100, 200, 300)]
 
 
 def test_a_vacuum_leaves_them_to_an_open_table(table: ss.MasterTable) -> None:

@@ -58,6 +58,20 @@ def test_a_key_that_arrives_later_is_joined(algorithm: str, tmp_path: Path) -> N
     naive.same_rows(found, expected)
 
 
+def test_a_run_that_goes_back_and_forth_between_versions_parks_every_tuple(tmp_path: Path) -> None:
+    master = table(tmp_path, range(10))
+    master = master.upsert(master_rows([20]))
+    with parking_run(master, tmp_path, "inlj") as run:
+        for key, version in ((101, 2), (102, 1), (103, 2)):
+            run.use(version)
+            all_of(run, run.push(batch([key], key)))
+        all_of(run, run.flush())
+        assert run.parked == 3
+        run.use(master.upsert(master_rows([101, 102, 103])).version)
+        found = all_of(run, run.push(batch([1], 1)))
+        assert numbers(found + all_of(run, run.flush())) == [1, 101, 102, 103]
+
+
 def test_only_tuples_whose_key_arrived_are_read_back(tmp_path: Path) -> None:
     master = table(tmp_path, range(10))
     with parking_run(master, tmp_path) as run:

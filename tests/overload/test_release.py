@@ -93,6 +93,7 @@ class TestStretchWindow:
         slots, chunks = window.pop(0, 100)
         assert numbers_of(window, slots) == [0, 1]
         assert window.next_needed(0) == -1
+        assert window._listed == 0, "no list is looked at"
 
 
 def test_the_intake_gives_up_its_newest_tuples() -> None:

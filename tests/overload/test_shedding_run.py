@@ -363,3 +363,16 @@ class TestMemory:
 def test_options_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(ss.ConfigError):
         ss.Shedding(**{"store": "shed", **options})
+
+
+@every_mode
+def test_every_batch_may_have_a_dictionary_of_its_own(mode: str, tmp_path: Path) -> None:
+    with shedding_run(table(tmp_path, KEYS), tmp_path / "shed", mode) as run:
+        for first in range(0, 4000, 40):
+            texts = pa.array([f"text {first + i}" for i in range(40)]).dictionary_encode()
+            keys = batch([2 * (i % 100) for i in range(40)], first)
+            assert run.offer(keys.append_column("text_of_tuple", texts))
+        assert run.overload.shed > 1000
+        rows = pa.Table.from_batches([*run.flush()]).sort_by("n")
+    assert rows["n"].to_pylist() == list(range(4000))
+    assert rows["text_of_tuple"].to_pylist() == [f"text {n}" for n in range(4000)]

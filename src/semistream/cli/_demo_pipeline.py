@@ -38,6 +38,7 @@ checkpoint: {folder}/checkpoint
 memory: {memory}
 using: {join}
 """
+_MARK = ".semistream-demo"  # a folder with this file was made by a demo
 _MADE = (
     "products",
     "products.parquet",
@@ -83,7 +84,8 @@ def default_folder() -> Path:
 
 def clear(folder: Path) -> None:
     """Remove what an earlier demo made; refuse a folder with other files."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / "pipeline.yaml").exists():
+    is_ours = (folder / _MARK).exists() or folder == default_folder()
+    if folder.is_dir() and any(folder.iterdir()) and not is_ours:
         raise ConfigError(f"folder={str(folder)!r} has other files; give an empty or a new folder")
     try:
         for name in _MADE:
@@ -93,6 +95,7 @@ def clear(folder: Path) -> None:
             else:
                 path.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
+        (folder / _MARK).touch()
     except OSError as error:
         raise ConfigError(f"folder={str(folder)!r} cannot be used: {error.strerror}") from error
 

@@ -24,6 +24,7 @@ import sys
 import time
 from functools import cache as cached
 
+import xxhash
 from llvmlite import binding
 from numba.core.caching import (
     CompileResultCacheImpl,
@@ -39,7 +40,7 @@ from semistream.kernels.cache_folder import FOLDER, SOURCES
 
 _PATIENCE = 120.0  # seconds to wait for a process that compiles; the slowest kernel takes ten
 _POLL = 0.01
-_DAMAGED = (EOFError, ValueError, pickle.UnpicklingError)  # by unpickling a truncated file
+_CHECKSUM = 8  # bytes
 
 
 class _Locator(_CacheLocator):
@@ -90,9 +91,29 @@ def _no_bitcode():
 
 
 class _File(IndexDataCacheFile):
+    """Every file of machine code begins with a checksum of it and of the sources.
+
+    A process that dies between writing the index and the code leaves an index that refers to code
+    of older sources; and damaged code would crash the process that runs it.
+    """
+
     def _load_data(self, name):
         with open(self._data_path(name), "rb") as file:
-            return _Unpickler(io.BytesIO(file.read())).load()
+            checksum, data = file.read(_CHECKSUM), file.read()
+        if checksum != self._checksum(data):
+            raise ValueError(f"{name} is damaged, or of other sources")
+        return _Unpickler(io.BytesIO(data)).load()
+
+    def _save_data(self, name, data):
+        data = self._dump(data)
+        with self._open_for_write(self._data_path(name)) as file:
+            file.write(self._checksum(data))
+            file.write(data)
+
+    def _checksum(self, data):
+        content = xxhash.xxh3_64(self._source_stamp.encode())
+        content.update(data)
+        return content.digest()
 
 
 class _Unpickler(pickle.Unpickler):
@@ -139,12 +160,15 @@ class KernelCache(FunctionCache):
         with contextlib.suppress(OSError):  # the folder is not writable, or the disk is full
             try:
                 super().save_overload(sig, data)
-            except _DAMAGED:
-                self.flush()  # the index, which is read to add to it
+            except OSError:
+                raise
+            except Exception:  # the index is damaged, which is read to add to it
+                self.flush()
                 super().save_overload(sig, data)
 
     def _load(self, sig, target_context):
-        with contextlib.suppress(OSError, *_DAMAGED):  # then it is compiled again
+        # Unpickling a damaged index can raise anything; then it is compiled again.
+        with contextlib.suppress(Exception):
             return self._load_overload(sig, target_context)
         return None
 

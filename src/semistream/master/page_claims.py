@@ -49,7 +49,9 @@ class StoredClaims:
 
     def of(self, pages: Any) -> Claims:
         order = np.argsort(pages)
-        begins = np.concatenate([place + _WIDTH * pages[order] for place in self._places])
+        # Page numbers may be 32 bits wide, positions are not.
+        offsets = _WIDTH * np.asarray(pages, np.int64)[order]
+        begins = np.concatenate([place + offsets for place in self._places])
         found = self._read(Extents(begins, begins + _WIDTH, direct=False))
         columns = np.empty((len(self._places), len(pages)), np.int64)
         columns[:, order] = found.reshape(columns.shape)

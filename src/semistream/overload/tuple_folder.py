@@ -215,6 +215,9 @@ def _restore(number: int) -> str:
 
 
 def _write_batches(file: Any, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:
+    if len(batches) > 1:  # a file has one dictionary per column, a stream may have many
+        bare = [batch.replace_schema_metadata(None) for batch in batches]
+        batches = pa.Table.from_batches(bare).unify_dictionaries().to_batches()
     with pa.ipc.new_file(file, schema) as writer:
         for batch in batches:
             writer.write_batch(batch.replace_schema_metadata(schema.metadata))

@@ -83,3 +83,17 @@ def test_keys_that_cross_the_buffers_edges() -> None:
         scan.fill(BatchRows(source.pages[first : last + 1], binding(source)))
         edges.append(cut_edges(source, scan))
     assert edges == [(False, True), (True, True), (True, False), (False, False), (False, False)]
+
+
+def test_a_key_is_ranked_by_its_row_with_most_matches() -> None:
+    """With conditions, as in a table with history, the first row of a key may match nobody."""
+    source = pages_of([[1, 1, 2]])
+    shared = context(binding(source))
+    kind = source.schema.field("v").type
+    front = new_front_stage("recorder", [kind], CacheSize(100, 10_000, 0), 1)
+    scan = Scan(0, 0)
+    scan.fill(BatchRows(source.pages, shared.binding))
+    scan.counts[:] = 0, 9, 3
+    Learner(shared, source).learn(front, scan)
+    assert front._evict(98) == 1, "key 2, which matched least"
+    assert front.probe(np.array([1, 2]), None, 0, 2, 10, False).hit_rows.tolist() == [0, 0]

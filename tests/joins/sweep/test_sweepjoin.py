@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import naive
 import semistream as ss
 from engine.kit import MemoryPages, pages_of
 from harness import check_books, drain_by_steps, drive, watched
+from semistream.engine.front.counting_cache import CountingCache
 from semistream.testing import RecordingObserver
 
 PAGES = 20  # of two keys each, in stretches of four pages
@@ -254,3 +256,23 @@ def test_a_front_stage_has_the_share_that_was_asked_for(front_stage: float | Non
         expected = 200_000 * (0.3 if front_stage is None else front_stage)
         assert 0.9 * expected <= run.plan.front_bytes <= expected
         check_books(run)
+
+
+def test_a_window_is_freed_before_cached_rows_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Old and new front stage are in memory together; with the old window they would exceed it."""
+    seen = []
+    real = CountingCache.adopt
+
+    def adopt(self: CountingCache, other: CountingCache) -> None:
+        seen.append(window())
+        real(self, other)
+
+    monkeypatch.setattr(CountingCache, "adopt", adopt)
+    with ss.SweepJoin(memory=200_000).open(table(), on="k") as run:
+        keys = [10, 11] * 50
+        assert len(drive(run, [batch(*keys)])) > 0
+        *_, policy = run.parts
+        window = weakref.ref(policy._window)
+        policy._mover.share, policy._mover.moves = 0.2, True
+        assert sum(rows.num_rows for rows in drive(run, [batch(*keys)])) == 100
+    assert seen == [None]

@@ -37,7 +37,9 @@ class Learner:
         if not len(rows):
             return
         columns = scan.take(rows, self._context.binding.cached_columns)
-        changed = front.offer(codes[first], sizes, worth[first], columns, np.arange(len(rows)))
+        # Conditions match some rows of a key more often than others.
+        best = np.maximum.reduceat(worth[rows], np.cumsum(sizes) - sizes)
+        changed = front.offer(codes[first], sizes, best, columns, np.arange(len(rows)))
         report(self._context, front, *changed)
 
     def whole_keys(self, scan: Scan, hot: Rows) -> tuple[Rows, Any, Rows]:

@@ -168,6 +168,11 @@ class Sweep(Policy):
         assert plan.window is not None
         assert self.intake.layout is not None
         table = self._table
+        # Before rows are copied from one front stage to another: no tuple waits, and both front
+        # stages beside the old window would exceed the budget.
+        self._window = None
+        for part in ("_visit_output", "_offers", "_matching"):  # they have it, too
+            vars(self).pop(part, None)
         self._allocate_front_stage(plan)
         self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
         self._set_enough(self._window)
