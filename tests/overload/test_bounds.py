@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import naive
@@ -117,6 +118,21 @@ def test_shed_and_parked_tuples_need_a_folder_each(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(ss.ConfigError, match="a folder each"):
             join.open(master, on="k", shedding=shedding, buffer=20_000)
+
+
+def test_batches_with_different_dictionaries_in_one_file(tmp_path: Path) -> None:
+    offered, found = [], []
+    with shedding_run(table(tmp_path), tmp_path / "shed", "keep", memory=300_000) as run:
+        for start in range(0, 3600, 60):
+            one = batch([i % 400 for i in range(start, start + 60)], start)
+            words = [f"{start} {i % 7}" for i in range(60)]
+            one = one.append_column("c", pa.array(words).dictionary_encode())
+            offered += one.to_pylist()
+            run.offer(one)
+        assert run.overload.shed
+        for rows in run.flush():
+            found += rows.select(["n", "k", "c"]).to_pylist()
+    assert sorted(found, key=lambda row: row["n"]) == offered
 
 
 class TestEstimates:

@@ -66,6 +66,8 @@ class TupleFolder:
 
     def write(self, batches: Sequence[pa.RecordBatch], notes: Mapping[str, Any]) -> int:
         """Publish a file with these tuples; returns its number. If it raises, nothing is there."""
+        if len(batches) > 1:  # a file has one dictionary per column; without any, nothing is copied
+            batches = pa.Table.from_batches(batches).unify_dictionaries().to_batches()
         schema = batches[0].schema.with_metadata(
             {_FORMAT: str(FORMAT_VERSION), _NOTES: json.dumps(dict(notes))}
         )

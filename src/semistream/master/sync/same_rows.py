@@ -20,7 +20,7 @@ def same_rows(left: pa.RecordBatch, right: pa.RecordBatch) -> np.ndarray[Any, An
 
 
 def _same(left: pa.Array, right: pa.Array) -> np.ndarray[Any, Any]:
-    if pa.types.is_nested(left.type):
+    if pa.types.is_nested(left.type) or pa.types.is_interval(left.type):  # Arrow compares neither
         if left.equals(right):  # the usual case, without Python objects
             return np.ones(len(left), np.bool_)
         pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
