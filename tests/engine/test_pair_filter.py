@@ -141,6 +141,9 @@ def store_of(types: list[pa.DataType]) -> RowStore:
     return RowStore(RecordLayout(types), 20, 10_000)
 
 
+DECIMALS = pa.array([Decimal("1.7"), Decimal("-2.3"), Decimal("0.0000001")], pa.decimal128(20, 7))
+
+
 @pytest.mark.parametrize(
     ("x", "y"),
     [
@@ -148,13 +151,15 @@ def store_of(types: list[pa.DataType]) -> RowStore:
         (pa.array([2**64 - 1, 7], pa.uint64()), pa.array([-1, 7], pa.int8())),
         (pa.array([2**53 + 1, 2**62]), pa.array([2.5, 1e300])),
         (pa.array([2**24 + 1], pa.int32()), pa.array([2.0**24], pa.float32())),
+        (pa.array([1.7, -2.3, 1e-7]), DECIMALS),
     ],
 )
-def test_integers_that_the_other_type_cannot_represent(x: pa.Array, y: pa.Array) -> None:
-    """Arrow refuses to compare them, which would stop a stream at such a tuple for ever."""
+def test_numbers_that_the_other_type_cannot_represent(x: pa.Array, y: pa.Array) -> None:
+    """Arrow refuses to compare such integers, which would stop a stream at a tuple for ever."""
     for sign, compare in OPERATORS.items():
         passed = FUNCTIONS[sign](*alike(x, y)).to_pylist()
-        expected = [compare(a, b) for a, b in zip(x.to_pylist(), y.to_pylist(), strict=True)]
+        others = [float(b) if isinstance(b, Decimal) else b for b in y.to_pylist()]
+        expected = [compare(a, b) for a, b in zip(x.to_pylist(), others, strict=True)]
         assert passed == expected, sign
 
 

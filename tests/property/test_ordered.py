@@ -128,6 +128,8 @@ def test_a_portion_keeps_the_version_that_it_was_given(tmp_path: Path) -> None:
         calls = run.push(stream.to_batches()[0])
         with pytest.raises(ss.SchemaError, match="incompatible"):
             list(itertools.chain(calls, run.flush()))
+        assert (run.failed_version, run.next_version, run.version) == (2, 2, 1)
+        assert run.source.version == 1
         run.use(1)
         rows = naive.rows_of(run.flush())
     naive.same_rows(rows, naive.join(stream, data, "k"))
@@ -153,6 +155,8 @@ def test_what_is_refused(table: Any) -> None:
     with ss.join("inlj", memory="1MB").open(master, on="k", order="stream") as run:
         with pytest.raises(ss.SchemaError, match=r"expects a pyarrow\.RecordBatch"):
             run.push([1])
+        with pytest.raises(ss.SchemaError, match="the name is reserved"):
+            run.check(pa.RecordBatch.from_pydict({"k": [1], "__arrival": [1]}))
         with pytest.raises(ss.SchemaError, match="the name is reserved"):
             run.push(pa.RecordBatch.from_pydict({"k": [1], "__arrival": [1]}))
         assert run.stats.tuples_in == 0

@@ -76,17 +76,26 @@ def plain(values: pa.Array) -> pa.Array:
 def alike(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Both sides of a comparison, so that Arrow compares any two values of them.
 
-    Arrow itself fails at an integer that the other side's type cannot represent.
+    Arrow itself fails at an integer that the other side's type cannot represent, and casts a
+    decimal to a float that is not the nearest one.
     """
     one, other = plain(one), plain(other)
     types = pa.types
     integers = types.is_integer(one.type), types.is_integer(other.type)
     if all(integers) and types.is_uint64(one.type) != types.is_uint64(other.type):
         return one.cast(_ALL_INTEGERS), other.cast(_ALL_INTEGERS)
-    floats = types.is_floating(one.type), types.is_floating(other.type)
-    if any(integers) and any(floats):  # as databases do: an integer beyond 2^53 is rounded
-        return one.cast(pa.float64(), safe=False), other.cast(pa.float64(), safe=False)
+    if types.is_floating(one.type) != types.is_floating(other.type):
+        return _as_float(one), _as_float(other)
     return one, other
+
+
+def _as_float(values: pa.Array) -> pa.Array:
+    """The nearest float64, as databases do; other types that are not numbers stay as they are."""
+    if pa.types.is_decimal(values.type):  # Arrow's own cast of 1.7 is 1.7000000000000002
+        values = values.cast(pa.string())
+    elif not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
+        return values
+    return values.cast(pa.float64(), safe=False)
 
 
 def _arrow_compares(operator: str, one: pa.DataType, other: pa.DataType) -> bool:

@@ -26,6 +26,7 @@ from semistream.engine.run import Run
 from semistream.errors import BudgetError, ConfigError, SchemaError
 from semistream.keys import int64_view
 from semistream.master.merge import joined
+from semistream.master.pages import PageSource
 from semistream.memory import format_size
 from semistream.stats import MemoryUse, Stats
 
@@ -64,13 +65,18 @@ class OrderedRun:
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Push a batch; iterate over the result to get the rows that are ready."""
         self._check_open()
-        version = self._run.source.newest_version() if self._follow else self._wanted
+        version = self.next_version
         numbered = self._numbered(batch)
         self._run.check(numbered)
         self.stats.tuples_in += batch.num_rows
         self._arrived += batch.num_rows
         self._queue.append((numbered, version))
         return self._serve(lambda: self._queued >= self._most or self._queue_is_full)
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise if ``push`` would."""
+        self._check_open()
+        self._run.check(self._numbered(batch))
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """Serve one portion of the tuples that wait."""
@@ -120,6 +126,21 @@ class OrderedRun:
     @property
     def version(self) -> int:
         return self._run.version
+
+    @property
+    def failed_version(self) -> int | None:
+        """A version of a queued batch that could not be opened."""
+        return self._run.failed_version
+
+    @property
+    def next_version(self) -> int:
+        """The version with which a batch is joined that is pushed now."""
+        return self._run.source.newest_version() if self._follow else self._wanted
+
+    @property
+    def source(self) -> PageSource:
+        """The master table at :attr:`version`."""
+        return self._run.source
 
     @property
     def schema(self) -> pa.Schema | None:
