@@ -105,6 +105,35 @@ def test_a_failing_sync_is_reported_and_repeated() -> None:
     assert [round(wait) for wait in waits] == [30, 30]
 
 
+def test_after_a_first_sync_nothing_ends_the_interval() -> None:
+    """A folder may be empty for a moment, and a type may not fit: the options were right."""
+    answers: list[Any] = [
+        "synced", ConfigError("no *.parquet file"), OSError("stale file handle"),
+        ValueError("type"), KeyboardInterrupt(),
+    ]  # fmt: skip
+    reported: list[str] = []
+
+    def once() -> Synced:
+        answer = answers.pop(0)
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    with pytest.raises(KeyboardInterrupt):
+        keep_syncing(once, "30s", lambda _: None, reported.append, lambda _: None)
+    assert [text.split(";")[0] for text in reported] == [
+        "error: no *.parquet file", "error: stale file handle", "error: type",
+    ]  # fmt: skip
+    answers = [ConfigError("wrong option")]
+    with pytest.raises(ConfigError):
+        keep_syncing(once, "30s", lambda _: None, reported.append, lambda _: None)
+
+
+def test_a_password_in_the_address_of_a_broker_is_not_shown() -> None:
+    source = source_of(SyncOptions("kafka://me:secret@host:9092", topic="x"))
+    assert source.name == "Kafka topic 'x' at me:***@host:9092"
+
+
 @pytest.mark.slow
 def test_an_interval_until_control_c(tmp_path: Path) -> None:
     file = write(tmp_path, {1: 1.0})

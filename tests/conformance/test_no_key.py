@@ -116,30 +116,38 @@ def test_plain_parquet_will_do(tmp_path: Path) -> None:
     naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
 
 
-def test_a_window_that_is_replaced_as_a_whole_is_sorted_again(tmp_path: Path) -> None:
-    """A table of one partition: as many tuples come as have left, into the same slots."""
-    data, stream = (
-        _master([(10 * i, 10 * i + 9) for i in range(20)]),
-        _stream([(37 * i % 200, 0) for i in range(2000)]),
+def test_a_window_whose_tuples_are_all_replaced_is_sorted_again(tmp_path: Path) -> None:
+    """A table of one partition: all tuples of a full window leave, and as many others come."""
+    data = _master([(0, 999), (1_000, 4_999), (5_000, 9_000)])
+    master = build(tmp_path / "t", data, ["v"])
+    stream = _stream([(i * 7_919 % 10_001, 0) for i in range(3_000)])
+    where, condition = CONDITIONS["between"]
+    with ss.join("meshjoin", memory=60_000, how="left").open(master, where=where) as run:
+        out = naive.rows_of(drive(run, cut(stream, 3_000)))
+        assert run.plan.window is not None
+        assert run.plan.window.capacity < 1_000
+    naive.same_rows(out, naive.join(stream, data, {}, "left", None, condition))
+
+
+def test_ranges_to_infinity(tmp_path: Path) -> None:
+    infinity, nan = float("inf"), float("nan")
+    values = [-infinity, -1.5, 0.0, 2.5, infinity, nan, None]
+    data = pa.table({"k": range(len(values)), "v": pa.array(values, pa.float64())})
+    ranges = [(low, high) for low in values for high in values]
+    stream = pa.table(
+        {
+            "x": pa.array([low for low, _ in ranges], pa.float64()),
+            "y": pa.array([high for _, high in ranges], pa.float64()),
+        }
     )
-    master = build(tmp_path / "t", data, ["v"])
-    with ss.join("meshjoin", memory=80_000).open(master, where=CONDITIONS["between"][0]) as run:
-        out = pa.Table.from_batches(drive(run, cut(stream, 2000)))
-        assert run.plan.window.capacity < 1000
-    assert sorted(out["n"].to_pylist()) == list(range(2000))
-    assert out["v"].to_pylist() == [x // 10 for x in out["x"].to_pylist()]
-
-
-def test_infinite_bounds_and_values_match(tmp_path: Path) -> None:
-    least, most = float("-inf"), float("inf")
-    data = pa.table({"v": range(4), "z": [1.0, most, least, 5.0]})
-    stream = pa.table({"n": range(4), "x": [least, 0.0, most, 3.0], "y": [most, 2.0, most, most]})
-    master = build(tmp_path / "t", data, ["v"])
-    where = ss.Between("z", "x", "y", of="master")
-    with ss.join("meshjoin", memory="1MB").open(master, where=where) as run:
-        out = naive.rows_of(drive(run, cut(stream, 4)))
-    expected = naive.join(stream, data, {}, "inner", None, lambda r, o: r["x"] <= o["z"] <= r["y"])
-    assert len(expected) == 8
+    master = build(tmp_path / "t", data, ["k"])
+    where = ss.Between("v", "x", "y", of="master")
+    with ss.join("meshjoin", memory="1MB").open(master, where=where, select=["k"]) as run:
+        out = naive.rows_of(drive(run, cut(stream, 10)))
+    expected = naive.join(
+        stream, data, {}, "inner", ["k"],
+        lambda r, o: None not in (r["x"], o["v"], r["y"]) and r["x"] <= o["v"] <= r["y"],
+    )  # fmt: skip
     naive.same_rows(out, expected)
 
 

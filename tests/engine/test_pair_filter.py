@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import semistream as ss
 from semistream.engine.binding import Binding
-from semistream.engine.compared_types import compared
+from semistream.engine.compared_types import FUNCTIONS, alike, compared
 from semistream.engine.context import Context
 from semistream.engine.intake import Slice
 from semistream.engine.observer import Observer
@@ -139,6 +139,23 @@ def store_of(types: list[pa.DataType]) -> RowStore:
     from semistream.engine.rows.layout import RecordLayout
 
     return RowStore(RecordLayout(types), 20, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("x", "y"),
+    [
+        (pa.array([-1, 2**63 - 1]), pa.array([2**64 - 1, 0], pa.uint64())),
+        (pa.array([2**64 - 1, 7], pa.uint64()), pa.array([-1, 7], pa.int8())),
+        (pa.array([2**53 + 1, 2**62]), pa.array([2.5, 1e300])),
+        (pa.array([2**24 + 1], pa.int32()), pa.array([2.0**24], pa.float32())),
+    ],
+)
+def test_integers_that_the_other_type_cannot_represent(x: pa.Array, y: pa.Array) -> None:
+    """Arrow refuses to compare them, which would stop a stream at such a tuple for ever."""
+    for sign, compare in OPERATORS.items():
+        passed = FUNCTIONS[sign](*alike(x, y)).to_pylist()
+        expected = [compare(a, b) for a, b in zip(x.to_pylist(), y.to_pylist(), strict=True)]
+        assert passed == expected, sign
 
 
 def test_units_are_compared_without_overflow() -> None:

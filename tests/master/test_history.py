@@ -11,6 +11,7 @@ import pytest
 
 import semistream as ss
 from semistream.keys import codec
+from semistream.master import replaced
 from semistream.master.history import END_COLUMN
 from semistream.master.page_spec import PageSpec
 
@@ -103,3 +104,32 @@ def test_a_time_that_cannot_be_compared_is_refused(tmp_path: Path) -> None:
             run.push(pa.RecordBatch.from_pydict({"k": [1], "t": [1.5]}))
         found = [*run.push(pa.RecordBatch.from_pydict({"k": [1], "t": [2]})), *run.flush()]
         assert sum(some.num_rows for some in found) == 1
+
+
+def test_an_upsert_is_compared_with_the_rows_of_its_pages_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All changes against every page would be quadratic: 3,000 rows times hundreds of pages."""
+    compared: list[int] = []
+    identities = replaced._identities
+    monkeypatch.setattr(
+        replaced, "_identities", lambda *of: compared.append(len(of[0])) or identities(*of)
+    )
+    data = rows(*[(key, since) for key in range(3_000) for since in (10, 20)])
+    table = ss.MasterTable.build(data, tmp_path / "t", key="k", history="since", page_bytes=512)
+    assert table.num_pages > 100
+    changed = table.upsert(rows(*[(key, 20 if key % 2 else 15) for key in range(3_000)]))
+    assert changed.num_rows == 7_500
+    assert sum(compared) < 12_000
+
+
+def test_a_version_with_another_begin_of_validity_is_refused(tmp_path: Path) -> None:
+    data = pa.table({"k": [1, 1], "a": [1, 10], "b": [5, 2]})
+    table = ss.MasterTable.build(data, tmp_path / "t", key="k", history="a")
+    tuples = pa.record_batch({"k": [1], "t": [3]})
+    with ss.join("meshjoin", memory="1MB").open(table, on="k", as_of="t") as run:
+        ss.MasterTable.build(data, tmp_path / "t", key="k", history="b", overwrite=True)
+        with pytest.raises(ss.SchemaError, match="not valid from the column 'a'"):
+            list(run.push(tuples))
+        run.use(1)
+        assert [batch["b"].to_pylist() for batch in run.flush()] == [[5]]

@@ -90,15 +90,35 @@ def test_a_table_follows_its_source_while_a_query_runs(pipeline: Any, tmp_path: 
     assert ss.MasterTable.open(tmp_path / "products").version == count, "it has stopped"
 
 
-def test_an_error_of_another_library_does_not_end_the_syncs(pipeline: Any, tmp_path: Path) -> None:
+def test_an_unexpected_error_does_not_end_the_syncs(pipeline: Any, tmp_path: Path) -> None:
     found, _ = pipeline("sync: {{parquet: '{folder}/source.parquet', every: 20ms}}")
     reported: list[str] = []
     with Following(found, reported.append):
-        with mock.patch.object(ss.MasterTable, "sync", side_effect=ValueError("of a driver")):
+        with mock.patch.object(ss.MasterTable, "sync", side_effect=KeyError("column")):
             wait_for(lambda: bool(reported))
-        assert "products failed: of a driver; trying again" in reported[0]
-        write(tmp_path, 5)
+        assert "products failed: KeyError: 'column'" in reported[0]
+        write(tmp_path, 1)
         wait_for(lambda: rows(tmp_path) == 1)
+
+
+def test_an_age_that_cannot_be_read_does_not_stop_a_query_that_is_only_warned(
+    pipeline: Any,
+) -> None:
+    reported: list[str] = []
+    options = "sync: {{parquet: '{folder}/source.parquet', every: 1h}}\n    max_age: 5m\n    "
+    failing = mock.patch.object(following, "read_manifest", side_effect=MasterTableError("no"))
+    with mock.patch.object(following, "_CHECK_SECONDS", 0.0):
+        with Following(pipeline(options + "too_old: warn")[0], reported.append) as warns, failing:
+            warns.check()
+            warns.check()
+        assert len(reported) == 1
+        assert "is unknown: no" in reported[0]
+        with (
+            Following(pipeline(options + "too_old: raise")[0], reported.append) as raises,
+            failing,
+            pytest.raises(MasterTableError),
+        ):
+            raises.check()
 
 
 def test_data_that_is_too_old(pipeline: Any, tmp_path: Path) -> None:

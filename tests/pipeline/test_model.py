@@ -464,10 +464,16 @@ def test_dead_letters_in_the_folder_of_the_sink(path: str, write: Any) -> None:
 
 def test_memory_auto_is_estimated_from_the_rate(write: Callable[[str], Path]) -> None:
     from semistream.cli.run import plan_of
+    from semistream.pipeline import with_memory
 
     text = GOOD.replace("memory: 64MB", "memory: auto\nrate: 2000")
-    pipeline, _, _, plan = plan_of(write(text))
+    pipeline, _, masters, plan = plan_of(write(text))
     assert isinstance(pipeline.memory, int)
+    one, three = (
+        with_memory(pipeline.model_copy(update={"memory": "auto", "spark": settings}), masters)
+        for settings in ({"spark.master": "local[1]"}, {"spark.executor.cores": 3})
+    )
+    assert int(three.memory) >= 2 * int(one.memory)  # the memory is divided among its workers
     assert "(estimated for 2,000 tuples/s), using chybridjoin" in plan
     for wrong in ("memory: auto", "memory: 64MB\nrate: 2000"):
         message = refusal(write(GOOD.replace("memory: 64MB", wrong)))

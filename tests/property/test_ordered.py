@@ -117,6 +117,33 @@ def test_a_failed_read_loses_no_row(table: Any) -> None:
     naive.same_rows(found, expected)
 
 
+def test_a_portion_keeps_the_version_that_it_was_given(tmp_path: Path) -> None:
+    """Also when its rows do not fit, and it is served again."""
+    data = pa.table({"k": [k for k in range(50) for _ in range(40)], "v": range(2_000)})
+    master = build(tmp_path / "t", data, ["k"])
+    stream = pa.table({"n": range(200), "k": [i % 50 for i in range(200)]})
+    with ss.join("meshjoin", memory=60_000).open(master, on="k", order="stream") as run:
+        other = data.set_column(1, "v", data["v"].cast(pa.string()))
+        ss.MasterTable.build(other, tmp_path / "t", key="k", overwrite=True)
+        calls = run.push(stream.to_batches()[0])
+        with pytest.raises(ss.SchemaError, match="incompatible"):
+            list(itertools.chain(calls, run.flush()))
+        run.use(1)
+        rows = naive.rows_of(run.flush())
+    naive.same_rows(rows, naive.join(stream, data, "k"))
+
+
+def test_a_predicate_sees_the_columns_of_the_stream(table: Any) -> None:
+    def passes(stream: pa.RecordBatch, master: pa.RecordBatch) -> Any:
+        assert stream.schema.names == ["n", "k"]
+        return [True] * stream.num_rows
+
+    where = ss.Predicate(lambda stream, master: pa.array(passes(stream, master)))
+    with ss.join("inlj", memory="1MB").open(table[0], on="k", where=where, order="stream") as run:
+        out = [*run.push(pa.record_batch({"n": [1, 2], "k": [19, 3]})), *run.flush()]
+    assert sum(rows.num_rows for rows in out) == 22
+
+
 def test_what_is_refused(table: Any) -> None:
     master, _ = table
     with pytest.raises(ss.ConfigError, match="order='time' is unknown; choose stream"):

@@ -113,7 +113,8 @@ def test_a_better_join_takes_over_before_anything_is_served(
     chosen = ss.MeshJoin(memory="1MB")
     monkeypatch.setattr(auto, "decide", lambda *_: auto.Choice(chosen, "because", 1e6))
     batch = pa.record_batch({"k": pa.array(range(1_000, 2_500))})
-    with ss.join("auto", memory="1MB").open(master, on="k") as run:
+    with ss.join("auto", memory="1MB").open(master, on="k", where=None) as run:
+        stats = run.stats
         assert run.join.name == "sweepjoin"
         list(run.push(batch.slice(0, 0)))
         run.use(1)
@@ -121,6 +122,7 @@ def test_a_better_join_takes_over_before_anything_is_served(
             run.push(pa.record_batch({"other": pa.array(range(1_500))}))
         out = [*run.push(batch), *run.flush()]
         assert run.join == chosen
+        assert run.stats is stats
         assert run.stats.predicted_rate == 1e6
         assert run.stats.rate is not None
         assert run.stats.rate > 0
@@ -144,3 +146,44 @@ def test_a_prediction_that_fails_does_not_stop_the_stream(
         out = [*run.push(pa.record_batch({"k": pa.array(range(1_500))})), *run.flush()]
     assert sum(part.num_rows for part in out) == 1_500
     assert "no prediction could be made" in caplog.text
+
+
+def test_a_closed_run_stays_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from semistream.tuning import auto
+
+    master = build(tmp_path / "table", pa.table({"k": range(2_000)}), ["k"])
+    monkeypatch.setattr(auto, "decide", lambda *_: auto.Choice(ss.MeshJoin(), "because"))
+    run = ss.join("auto", memory="1MB").open(master, on="k")
+    run.close()
+    with pytest.raises(ss.ConfigError, match="closed"):
+        run.push(pa.record_batch({"k": pa.array(range(1_500))}))
+
+
+@pytest.mark.parametrize("when", ["open", "push"])
+def test_a_better_join_that_fails_is_not_used(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As with a tuple too wide for it: what SweepJoin can do, auto can do."""
+    from semistream.engine.run import Run
+    from semistream.tuning import auto
+
+    master = build(tmp_path / "table", pa.table({"k": range(2_000)}), ["k"])
+    better = ss.MeshJoin(memory=1_000 if when == "open" else "1MB")
+    monkeypatch.setattr(auto, "decide", lambda *_: auto.Choice(better, "because", 1.0))
+    push, runs = Run.push, []
+
+    def refuse(run: Any, batch: Any) -> Any:
+        runs.append(run)
+        if run.join.name == "meshjoin":
+            raise ss.BudgetError("too wide")
+        return push(run, batch)
+
+    monkeypatch.setattr(Run, "push", refuse)
+    with ss.join("auto", memory="1MB").open(master, on="k") as run:
+        out = [*run.push(pa.record_batch({"k": pa.array(range(1_500))})), *run.flush()]
+        assert run.join.name == "sweepjoin"
+        assert run.stats.matched == run.stats.tuples_in == sum(part.num_rows for part in out)
+        assert run.stats.predicted_rate is None
+    assert [one.join.name for one in runs] == ["meshjoin", "sweepjoin"][when == "open" :]
+    assert all(one._closed for one in runs)
+    assert "sweepjoin, as meshjoin failed" in caplog.text

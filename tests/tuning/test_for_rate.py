@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import semistream as ss
 from harness import build
 from semistream import workload
+from semistream.master import ParquetPages
 from semistream.tuning.for_rate import memory_for_rate
 
 
@@ -26,3 +29,19 @@ def test_a_higher_rate_needs_more_memory(tmp_path: Path) -> None:
         memory_for_rate([master], 1e10)
     with pytest.raises(ss.ConfigError, match="rate=0"):
         memory_for_rate([master], 0)
+
+
+def test_a_slow_stream_of_wide_tuples_has_room(tmp_path: Path) -> None:
+    """The least memory for one tuple per second would hold no tuple of some kilobytes."""
+    master = build(tmp_path / "table", pa.table({"k": range(100)}), ["k"])
+    memory, _ = memory_for_rate([master], 1)
+    with ss.join("sweepjoin", memory=memory).open(master, on="k") as run:
+        batch = pa.record_batch({"k": [1], "text": ["x" * 50_000]})
+        assert sum(rows.num_rows for rows in [*run.push(batch), *run.flush()]) == 1
+
+
+def test_plain_parquet_files_have_the_key_of_the_look_up(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": range(1_000), "v": range(1_000)}), tmp_path / "r.parquet")
+    source = ParquetPages(tmp_path / "r.parquet")
+    _, plans = memory_for_rate([source], 1_000, on=[{"id": "k"}])
+    assert [plan.join.name for plan in plans] == ["meshjoin"]

@@ -195,6 +195,7 @@ def test_a_calibration_is_found_again(master: Any) -> None:
     [
         (lambda text: text[:100], "damaged"),
         (lambda text: "[]", "damaged"),
+        (lambda text: "[" * 100_000, "damaged"),
         (lambda text: text.replace('"format_version": 1', '"format_version": 9'), "version is 9"),
         (lambda text: text.replace('"cores": ', '"cores": 1'), "another machine"),
         (lambda text: text.replace('"page_bytes": ', '"page_bytes": 1'), "other columns or pages"),
@@ -228,16 +229,24 @@ def test_an_unusable_calibration_is_measured_again(
     from semistream.tuning import tuner
 
     asked = []
-    monkeypatch.setattr(tuner, "calibrate", lambda *_: asked.append(1) or Machine())
+    monkeypatch.setattr(tuner, "calibrate", lambda *_, **__: asked.append(1) or Machine())
     assert tuner.machine_for(master).origin == "the package's defaults"
     assert not asked
     path = file.save(master, Machine())
     try:
         path.write_text("{}")
         tuner.machine_for(master)
+        assert file.load(master).problem is None
+        path.write_text("{}")
+        monkeypatch.setattr(Path, "write_text", _refuse)  # a table that others own
+        tuner.machine_for(master)
     finally:
         path.unlink()
-    assert asked
+    assert len(asked) == 2
+
+
+def _refuse(*_: Any) -> None:
+    raise PermissionError("read-only")
 
 
 def test_prices_are_found_from_runs() -> None:

@@ -135,13 +135,16 @@ def keep_syncing(
 ) -> None:
     """Sync until interrupted. A failure is reported, and tried again after the interval."""
     seconds = parse_duration(every, "every")
+    has_synced = False
     while True:
         began = time.monotonic()
         try:
             show(once())
-        except ConfigError:
-            raise  # trying again does not help
-        except SemistreamError as error:
+            has_synced = True
+        except Exception as error:
+            is_expected = isinstance(error, SemistreamError) and not isinstance(error, ConfigError)
+            if not has_synced and not is_expected:
+                raise  # trying again does not help
             report(f"error: {error}; trying again in {format_duration(seconds)}")
         wait(max(0.0, seconds - (time.monotonic() - began)))
 

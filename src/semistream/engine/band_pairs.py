@@ -117,15 +117,20 @@ class BandPairs:
         held = window.place
         if held == self._held:
             return
+        self._slots = self._values = self._held = None  # free the old order first
         slots = window.oldest(window.count)
         names = [band.column, *([band.other] if band.other else [])]
         columns = window.layout.some(names, window.rows, slots, window.codes[slots])
         valid = np.logical_and.reduce([_valid(column) for column in columns])
-        values = [_numbers(column)[valid] for column in columns]
-        order = np.argsort(values[0], kind="stable")
-        self._slots, self._values, self._held = slots[valid][order], values[0][order], held
-        if band.other and len(order):
+        values = [_numbers(column) for column in columns]
+        if not valid.all():
+            slots, values = slots[valid], [some[valid] for some in values]
+        if band.other and len(slots):
             self._widest = _widest(values[0], values[1])
+        sorted_by = values[0]
+        del columns, values  # the second column is not needed any more
+        order = np.argsort(sorted_by, kind="stable")
+        self._slots, self._values, self._held = slots[order], sorted_by[order], held
 
     def _search(self, scan: Scan) -> None:
         band, count, total = self._band, len(scan.codes), len(self._values)

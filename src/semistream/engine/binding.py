@@ -179,6 +179,9 @@ class Binding:
     def _changes(self, master: HasKey) -> Iterator[str]:
         if self.has_key and master.key != self.master_key:
             yield f"its key is {list(master.key)} instead of {list(self.master_key)}"
+        for one in self.conditions:
+            if isinstance(one, AsOf) and one.begin != getattr(master, "history", None):
+                yield f"rows are not valid from the column {one.begin!r} on any more"
         needed = (*self.master_key, *self.master_columns, *self.condition_columns)
         schema = _stored_schema(master, self.conditions)
         for name in dict.fromkeys(needed):

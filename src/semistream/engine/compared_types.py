@@ -27,6 +27,7 @@ _INTEGERS = {
 _FLOATS = {pa.float64(): kinds.FLOAT64, pa.float32(): kinds.FLOAT32}
 _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY = 86_400  # seconds
+_ALL_INTEGERS = pa.decimal128(20, 0)  # signed and unsigned
 
 
 def kind_of(kind: pa.DataType) -> int:
@@ -72,11 +73,27 @@ def plain(values: pa.Array) -> pa.Array:
     return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
+def alike(one: pa.Array, other: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Both sides of a comparison, so that Arrow compares any two values of them.
+
+    Arrow itself fails at an integer that the other side's type cannot represent.
+    """
+    one, other = plain(one), plain(other)
+    types = pa.types
+    integers = types.is_integer(one.type), types.is_integer(other.type)
+    if all(integers) and types.is_uint64(one.type) != types.is_uint64(other.type):
+        return one.cast(_ALL_INTEGERS), other.cast(_ALL_INTEGERS)
+    floats = types.is_floating(one.type), types.is_floating(other.type)
+    if any(integers) and any(floats):  # as databases do: an integer beyond 2^53 is rounded
+        return one.cast(pa.float64(), safe=False), other.cast(pa.float64(), safe=False)
+    return one, other
+
+
 def _arrow_compares(operator: str, one: pa.DataType, other: pa.DataType) -> bool:
     if _is_instant(one) and _is_instant(other) and _zoned(one) != _zoned(other):
         return False  # one of them is not an instant
     try:
-        FUNCTIONS[operator](plain(pa.nulls(1, one)), plain(pa.nulls(1, other)))
+        FUNCTIONS[operator](*alike(pa.nulls(1, one), pa.nulls(1, other)))
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid, pa.ArrowTypeError):
         return False
     return True

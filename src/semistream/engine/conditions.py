@@ -20,6 +20,7 @@ OPERATORS = ("<", "<=", ">", ">=", "==", "!=")
 _FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 _CLOSED = ("both", "left", "right", "neither")
 _SIDES = ("stream", "master")
+ARRIVAL, GROUP = "__arrival", "__semistream_group"  # columns that wrappers of a run add to a stream
 
 
 class Comparison(NamedTuple):
@@ -219,8 +220,13 @@ def from_description(items: Any) -> tuple[Given, ...]:
 
 
 def visible(schema: pa.Schema) -> list[str]:
-    """The columns that a user knows: without those that only pages have."""
+    """The columns of a master that a user knows: without those that only pages have."""
     return [name for name in schema.names if name not in (END_COLUMN, CODE_COLUMN)]
+
+
+def visible_of_stream(schema: pa.Schema) -> list[str]:
+    """The columns of a stream that a user knows."""
+    return [name for name in schema.names if name not in (ARRIVAL, GROUP)]
 
 
 def _check_names(owner: Any, *names: Any) -> None:

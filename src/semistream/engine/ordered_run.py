@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream.engine.conditions import ARRIVAL as NUMBER
 from semistream.engine.run import Run
 from semistream.errors import BudgetError, ConfigError, SchemaError
 from semistream.keys import int64_view
@@ -28,7 +29,6 @@ from semistream.master.merge import joined
 from semistream.memory import format_size
 from semistream.stats import MemoryUse, Stats
 
-NUMBER = "__arrival"
 ORDERS = ("stream",)
 _SHARE = 4  # reorder buffer = budget // 4
 _ROWS_PART = 0.4  # of it for rows, which exist twice while they are sorted
@@ -109,6 +109,8 @@ class OrderedRun:
         if failed is not None:
             changed = [(batch, version if of == failed else of) for batch, of in self._queue]
             self._queue = deque(changed)
+            if self._portion is not None and self._portion[1] == failed:
+                self._portion = self._portion[0], version
             self._run.use(version)
 
     @property

@@ -14,8 +14,14 @@ import pyarrow as pa
 
 from semistream import kernels
 from semistream.engine.binding import Binding
-from semistream.engine.compared_types import ACCEPTED, FUNCTIONS, compared, kind_of, plain
-from semistream.engine.conditions import Comparison, Predicate, comparisons_of, visible
+from semistream.engine.compared_types import ACCEPTED, FUNCTIONS, alike, compared, kind_of
+from semistream.engine.conditions import (
+    Comparison,
+    Predicate,
+    comparisons_of,
+    visible,
+    visible_of_stream,
+)
 from semistream.engine.intake import Slice
 from semistream.engine.rows.layout import fixed_buffer, form_of, validity, width_of
 from semistream.engine.rows.page_columns import PageColumns
@@ -174,13 +180,14 @@ class PairFilter:
             (one,), (other,) = (
                 stream.take(chosen, [comparison.stream]), master.take(chosen, [comparison.master])
             )  # fmt: skip
-            passed &= _as_mask(FUNCTIONS[comparison.operator](plain(one), plain(other)))
+            passed &= _as_mask(FUNCTIONS[comparison.operator](*alike(one, other)))
         for predicate in self._predicates:
             sides = []
-            for side, schema, names in (
-                (stream, self._stream, predicate.stream), (master, self._master, predicate.master)
-            ):  # fmt: skip
-                names = visible(schema) if names is None else names
+            for side, schema, given, known in (
+                (stream, self._stream, predicate.stream, visible_of_stream),
+                (master, self._master, predicate.master, visible),
+            ):
+                names = known(schema) if given is None else given
                 fields = pa.schema([schema.field(name) for name in names])
                 sides.append(_batch(side.take(chosen, names), fields, len(chosen)))
             passed &= _result(predicate, predicate.function(*sides), len(chosen))

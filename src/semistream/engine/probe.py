@@ -51,6 +51,7 @@ class Probe:
         binding, window = self._context.binding, self._window
         exact = binding.exact
         most = min(self._output.most_rows, len(self._rows))
+        before = scan.cursor.copy()
         if self._band is not None:
             rows, slots = self._band.find(scan, most)
             found = len(rows)
@@ -67,7 +68,11 @@ class Probe:
             rows, slots = self._rows[:found], self._slots[:found]
         if found:
             if not exact:
-                rows, slots = self._verified(scan, rows, slots)
+                try:
+                    rows, slots = self._verified(scan, rows, slots)
+                except BaseException:  # of a predicate: the next call finds the same pairs
+                    scan.cursor[:] = before
+                    raise
             kernels.window.count_pairs(rows, scan.counts)
             if binding.how != "left_anti" and len(rows):
                 names = binding.master_columns

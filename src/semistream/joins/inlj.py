@@ -281,13 +281,13 @@ class Inlj(Policy):
 
     def _next_page(self, pool: BufferPool, part: Slice, long: LongLookUp) -> None:
         frame = pool.fetch(np.array([long.next], np.int32))
-        long.next += 1
         row = np.array([long.row])
         low, high = pool.find(frame, part.codes[row])
         pages, rows = np.repeat(frame, high - low), ranges(low, high - low)
         same = self._same_keys(pool, part, np.full(len(rows), long.row), pages, rows)
         if same is not None:
             rows = rows[same]
+        long.next += 1  # not before: a predicate may raise
         long.matched |= len(rows) > 0
         if len(rows) and self.context.binding.keeps_master:
             long.frame, long.rows = int(frame[0]), rows

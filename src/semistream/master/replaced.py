@@ -96,9 +96,14 @@ class ReplacedRows:
         if not len(rows):
             return rows
         ours = batch.take(pa.array(rows))
+        # Both are in code order: compare with the changes of this page's codes only, as a change
+        # of many rows touches many pages.
+        here, there = self._codes.stored(ours), self._codes.stored(changed)
+        first = int(np.searchsorted(there, here[0], side="left"))
+        changed = changed.slice(first, int(np.searchsorted(there, here[-1], side="right")) - first)
         begins, others = (int64_of(some.column(history.valid_from)) for some in (ours, changed))
         if codec.exact:
-            here, there = self._codes.stored(ours), self._codes.stored(changed)
+            there = self._codes.stored(changed)
         else:  # number the keys, as equal codes do not mean equal keys
             numbers: dict[Any, int] = {}
             here, there = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -71,6 +72,10 @@ def _check(
             'how="left_anti" returns unmatched tuples at once, and unmatched="park" keeps them; '
             "choose one"
         )
+    if shedding is not None and shedding.store is not None:
+        folder = os.path.abspath(shedding.store)
+        if folder == os.path.abspath(parking.path):
+            raise ConfigError(f"{folder}: shed and parked tuples need a folder each")
     if shedding is not None and "checkpoint" in (shedding.recover, parking.recover):
         raise ConfigError(
             'recover="checkpoint" is for load shedding or parking alone: their folders cannot be '

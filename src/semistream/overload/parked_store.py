@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from semistream.keys import Codes
 from semistream.master.changed import contains
 from semistream.master.files import Files
 from semistream.overload.options import Parking
+from semistream.overload.row_set import RowSet
 from semistream.overload.tuple_folder import TupleFolder
 
 CODE = "__semistream_code"
@@ -32,12 +33,17 @@ class ParkedFile:
     rows: int
     parked: float  # when the newest of its tuples was parked
     checked: int
-    left: Any = None  # which rows are parked; None: all
-    gone: Any = None  # which rows were taken; others are parked, or dead letters to be fetched
+    lost: RowSet | None = None  # rows that are not parked: taken, or dead letters; None: no row
+    gone: RowSet | None = None  # of these, the ones that were taken, or fetched
+    dead: dict[str, RowSet] = field(default_factory=dict)  # and those that are not, by reason
 
     @property
     def parked_rows(self) -> Rows:
-        return np.arange(self.rows) if self.left is None else np.flatnonzero(self.left)
+        return np.arange(self.rows) if self.lost is None else self.lost.others()
+
+    @property
+    def has_parked(self) -> bool:
+        return self.lost is None or len(self.lost) < self.rows
 
 
 class ParkedStore:
@@ -56,9 +62,10 @@ class ParkedStore:
         self.in_flight = 0  # tuples taken since the last checkpoint
         try:
             for number, taken in self._folder.live.items():
-                self._add(number, self._folder.notes(number))
+                self._add(number, self._folder.notes(number, "parked"))
                 if taken:
-                    self.take(self.files[number], np.array(taken, np.int64))
+                    file = self.files[number]
+                    self.take(file, RowSet.from_text(file.rows, taken).numbers())
             self.in_flight = 0
         except BaseException:
             self._folder.close()
@@ -72,7 +79,11 @@ class ParkedStore:
     @property
     def nbytes(self) -> int:
         """Bytes in memory: which rows are still parked, of files that have lost some."""
-        return sum(2 * file.rows for file in self.files.values() if file.left is not None)
+        return sum(
+            (2 + len(file.dead)) * file.lost.nbytes
+            for file in self.files.values()
+            if file.lost is not None
+        )
 
     def append(self, tuples: pa.RecordBatch, codes: Codes, version: int) -> None:
         """Park tuples durably; no version up to ``version`` has their keys. If it raises, none
@@ -98,7 +109,7 @@ class ParkedStore:
             rows = np.concatenate([np.zeros(0, np.int64), *found])
         else:
             rows = np.flatnonzero(contains(codes, column))
-        return rows if file.left is None else np.asarray(rows[file.left[rows]])
+        return rows if file.lost is None else np.asarray(rows[~file.lost.mask(rows)])
 
     def read(self, file: ParkedFile, rows: Rows) -> pa.RecordBatch:
         """These tuples, as they were parked."""
@@ -109,30 +120,48 @@ class ParkedStore:
 
     def take(self, file: ParkedFile, rows: Rows) -> None:
         """These tuples are no longer parked; a checkpoint makes it durable."""
-        self.bury(file, rows)
-        self.remove_dead(file, rows)
+        self._lose(file, rows)
+        self._forget(file, rows)
 
-    def bury(self, file: ParkedFile, rows: Rows) -> None:
-        """These tuples are dead letters, until ``remove_dead``."""
-        if file.left is None:
-            file.left = np.ones(file.rows, np.bool_)
-            file.gone = np.zeros(file.rows, np.bool_)
-        file.left[rows] = False
+    def bury(self, file: ParkedFile, rows: Rows, reason: str) -> None:
+        """These tuples are dead letters, until ``take_dead``."""
+        self._lose(file, rows)
+        file.dead.setdefault(reason, RowSet(file.rows)).add(rows)
+
+    def dead(self) -> tuple[ParkedFile, str] | None:
+        """The oldest file with dead letters, and their reason."""
+        for file in self.files.values():
+            for reason in file.dead:
+                return file, reason
+        return None
+
+    def take_dead(self, file: ParkedFile, reason: str) -> pa.RecordBatch:
+        """These dead letters; a checkpoint makes it durable that they were taken."""
+        rows = file.dead[reason].numbers()
+        batch = self.read(file, rows)  # may raise: they stay
+        del file.dead[reason]
+        self._forget(file, rows)
+        return batch
+
+    def _lose(self, file: ParkedFile, rows: Rows) -> None:
+        if file.lost is None:
+            file.lost, file.gone = RowSet(file.rows), RowSet(file.rows)
+        file.lost.add(rows)
         self.rows -= len(rows)
 
-    def remove_dead(self, file: ParkedFile, rows: Rows) -> None:
-        file.gone[rows] = True
+    def _forget(self, file: ParkedFile, rows: Rows) -> None:
+        assert file.gone is not None
+        file.gone.add(rows)
         self.in_flight += len(rows)
-        if file.gone.all():
+        if len(file.gone) == file.rows:
             del self.files[file.number]
 
     def older_than(self, moment: float) -> Iterator[tuple[ParkedFile, Rows]]:
         for file in list(self.files.values()):
             if file.parked > moment:
                 return
-            rows = file.parked_rows
-            if len(rows):
-                yield file, rows
+            if file.has_parked:
+                yield file, file.parked_rows
 
     def beyond(self, most: int) -> Iterator[tuple[ParkedFile, Rows]]:
         """The oldest tuples, such that ``most`` are left."""
@@ -140,15 +169,15 @@ class ParkedStore:
         for file in list(self.files.values()):
             if excess <= 0:
                 return
-            rows = file.parked_rows[:excess]
-            excess -= len(rows)
-            if len(rows):
+            if file.has_parked:
+                rows = file.parked_rows[:excess]
+                excess -= len(rows)
                 yield file, rows
 
     def checkpoint(self) -> None:
         """A run that is opened after a crash finds the tuples that are parked now."""
         live = {
-            number: None if file.gone is None else np.flatnonzero(file.gone).tolist()
+            number: None if file.gone is None else file.gone.to_text()
             for number, file in self.files.items()
         }
         self._folder.checkpoint(live)

@@ -13,7 +13,6 @@ Gathered tuples count as unmatched until they are written; parked ones count as 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -50,13 +49,13 @@ class ParkingRun(WrappedRun):
         self._most_bytes = max(1, buffer // _GATHER_SHARE)
         self._gathered: list[tuple[pa.RecordBatch, Codes, int]] = []  # with the version
         self._gathered_bytes = 0
-        self._dead: deque[tuple[ParkedFile, Rows, str]] = deque()
         self._finished = True  # the caller has all rows of the last call
         self.late_matches = 0  # tuples that were read back because their key arrived
-        self._context, _, self._output, _ = inner.parts
+        self._context, self._intake, self._output, _ = inner.parts
         self._output.divert = self._gather
         if isinstance(inner, SheddingRun):  # it must not forget tuples that were only gathered
             inner.holds_back = lambda: bool(self._gathered)
+            inner.write_back = self._write
         self.stats.tuples_in += store.rows
         self.stats.shed += store.rows
 
@@ -75,7 +74,8 @@ class ParkingRun(WrappedRun):
         """One iteration. A paused stream moves to a new version of the table here."""
         self._expire()
         self._move_on()
-        self._requeue_arrivals()
+        if self._has_room:
+            self._requeue_arrivals()
         return self._served(self.inner.step(), None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -93,13 +93,12 @@ class ParkingRun(WrappedRun):
     def dead_letters(self) -> Iterator[pa.RecordBatch]:
         """Tuples that were parked for too long, with a column that says why; each once."""
         self._expire()
-        while self._dead:
-            file, rows, reason = self._dead[0]
-            batch = self._store.read(file, rows)
+        while (dead := self._store.dead()) is not None:
+            batch = self._store.take_dead(*dead)
             name = "reason" if "reason" not in batch.schema.names else "dead_letter_reason"
-            yield batch.append_column(name, pa.array([reason] * len(rows), pa.string()))
-            self._dead.popleft()
-            self._store.remove_dead(file, rows)
+            yield batch.append_column(name, pa.array([dead[1]] * batch.num_rows, pa.string()))
+        if self._finished:
+            self._acknowledge()
 
     def close(self) -> None:
         self.inner.close()
@@ -164,8 +163,7 @@ class ParkingRun(WrappedRun):
                 self._bury(file, rows, f"more than max_rows={most} tuples were parked")
 
     def _bury(self, file: ParkedFile, rows: Rows, reason: str) -> None:
-        self._dead.append((file, rows, reason))
-        self._store.bury(file, rows)
+        self._store.bury(file, rows, reason)
         self.stats.shed -= len(rows)
         self.stats.unmatched += len(rows)
 
@@ -224,6 +222,12 @@ class ParkingRun(WrappedRun):
         empty = pa.RecordBatch.from_pylist([], schema)
         return self.inner.push(empty)  # type: ignore[no-any-return]
 
+    @property
+    def _has_room(self) -> bool:
+        """Whether tuples may come back: those that came before them have been taken in."""
+        inner = self.inner
+        return inner.has_room if isinstance(inner, SheddingRun) else not self._intake
+
     def _requeue_arrivals(self) -> bool:
         """Queue parked tuples of one file whose keys the run's version has; False: there are none.
 
@@ -235,7 +239,8 @@ class ParkingRun(WrappedRun):
         codes_since: dict[int, Codes | None] = {}
         for file in self._store.stale(version):
             if file.checked not in codes_since:
-                codes_since[file.checked] = _present(source, file.checked)
+                has_key = self._context.binding.has_key  # else every new row may match any tuple
+                codes_since[file.checked] = _present(source, file.checked) if has_key else None
             rows = self._store.with_codes(file, codes_since[file.checked])
             if len(rows):
                 self.inner.requeue(self._store.read(file, rows))

@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream.engine.conditions import GROUP as COLUMN
 from semistream.errors import ConfigError
 from semistream.overload.options import Shedding
 
 GROUPS = 64
-COLUMN = "__semistream_group"
 _STUDENT_T = 1.9983  # of 63 degrees of freedom: 95 % of the distribution are within
 
 

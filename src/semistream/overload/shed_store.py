@@ -49,11 +49,11 @@ class ShedStore:
         self._files: deque[_File] = deque()
         self.tuples = 0  # that have not been taken
         self.nbytes = 0  # on disk
-        self._taken_bytes = 0  # of files that were taken completely, and are still there
+        self.taken_bytes = 0  # of files that were taken completely, and are still there
         self.in_flight = 0  # tuples taken since the last checkpoint
         try:
             for number, taken in self._folder.live.items():
-                notes = self._folder.notes(number)
+                notes = self._folder.notes(number, "written")
                 size = self._folder.size(number)
                 self._add(_File(number, notes["rows"], size, notes["written"], taken or 0))
         except BaseException:
@@ -70,15 +70,19 @@ class ShedStore:
         """How long ago the oldest tuple was shed; 0 if there is none."""
         return max(0.0, self._clock() - self._files[0].written) if self._files else 0.0
 
+    def has_room(self, nbytes: int) -> bool:
+        return self._limit is None or self.nbytes + nbytes <= self._limit
+
     def append(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Add tuples durably. If it raises, none was added."""
         rows = sum(batch.num_rows for batch in batches)
-        size = self.nbytes + sum(batch.nbytes for batch in batches)
-        if self._limit is not None and size > self._limit:
+        nbytes = sum(batch.nbytes for batch in batches)
+        if self._limit is not None and not self.has_room(nbytes):
             raise StoreFullError(
-                f"{self._folder.path} would hold {format_size(size)} of shed tuples, and limit="
-                f"{format_size(self._limit)}; no tuple is lost. Serve them with flush(), raise the "
-                'limit, or choose when_full="drop"'
+                f"{self._folder.path} would hold {format_size(self.nbytes + nbytes)} of shed "
+                f"tuples, and limit={format_size(self._limit)}; no tuple is lost. Serve them with "
+                'flush() (with recover="checkpoint", then call checkpoint()), raise the limit, or '
+                'choose when_full="drop"'
             )
         now = self._clock()
         number = self._folder.write(batches, {"rows": rows, "written": now})
@@ -106,13 +110,13 @@ class ShedStore:
         self.in_flight += rows
         if file.taken >= file.rows:
             self._files.popleft()
-            self._taken_bytes += file.nbytes
+            self.taken_bytes += file.nbytes
 
     def checkpoint(self) -> None:
         """A run that is opened after a crash finds the tuples that are here now."""
         self._folder.checkpoint({file.number: file.taken for file in self._files})
-        self.nbytes -= self._taken_bytes
-        self._taken_bytes = self.in_flight = 0
+        self.nbytes -= self.taken_bytes
+        self.taken_bytes = self.in_flight = 0
 
     def close(self) -> None:
         self._folder.close()

@@ -46,6 +46,7 @@ from semistream.overload.wrapped_run import WrappedRun
 # A file of shed tuples has buffer // 4 bytes: one in the making, one being added, and half of the
 # buffer for tuples that wait to be taken in. Smaller files cost a sync and a seek each.
 _FILE_SHARE = 4
+_KEPT_FILES = 64  # served tuples stay in up to so many files on disk before all in memory is served
 _CALM = 8  # iterations without overload before tuples return; else they cause the next one
 _FIRST_RETURN = 1 << 16  # tuples returned at once before the pace is known
 
@@ -79,10 +80,12 @@ class SheddingRun(WrappedRun):
         self._buffer = StreamBuffer()
         self._pace = Pace()
         self._outbox: list[pa.RecordBatch] = []
+        self._queued: Iterator[pa.RecordBatch] | None = None  # rows of the batch accepted last
         self._outbox_rows = self._outbox_bytes = 0
         self._finished = True  # the caller has all rows of the last call
         self._calm = _CALM  # iterations since the last overload
         self.holds_back: Callable[[], bool] = lambda: False  # served tuples, only in memory
+        self.write_back: Callable[[], None] = lambda: None  # write these
         self._tuple_bytes = 0.0
         self._released = 0  # tuples that shedding took out of the window
         _, self._intake, _, self._policy = inner.parts
@@ -98,7 +101,8 @@ class SheddingRun(WrappedRun):
         """Accept a batch without serving anything; tuples that find no room are shed.
 
         False, with mode ``off`` only: the buffer is full, nothing was accepted. Raises and accepts
-        nothing if the batch does not fit the stream, or if the store cannot be written.
+        nothing if the batch does not fit the stream or, with mode ``off``, even the empty buffer,
+        or if the store cannot be written.
         """
         if not isinstance(batch, pa.RecordBatch):
             self.inner.check(batch)
@@ -108,17 +112,22 @@ class SheddingRun(WrappedRun):
         return self._accept(batch)
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Push a batch as to a run without shedding: its tuples are taken in before it returns."""
+        """Push a batch as to a run without shedding: its tuples are taken in before it returns.
+
+        If the buffer has no room for it, it is shed, and an iteration makes room.
+        """
         if not self.offer(batch):
             raise ConfigError(
-                f"a batch of {format_size(batch.nbytes)} does not fit into the buffer, which has "
-                f"room for {format_size(self._room)}; cut it, or give more buffer="
+                f"the buffer is full: {self.buffered} tuples were offered and not taken in; "
+                "iterate over run.step() or run.flush() first"
             )
-        return self._served(self.inner.push(self._with_groups(batch.slice(0, 0), -1)))
+        return self._served(self.inner.step() if self._queued is None else self._queued)
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """Shed or return tuples, then serve one iteration."""
         self._balance()
+        if self._keeps_too_much:
+            return self._served(self._serve_and_forget())
         return self._served(self.inner.step())
 
     def drain(self) -> Iterator[pa.RecordBatch]:
@@ -162,6 +171,11 @@ class SheddingRun(WrappedRun):
         return rows
 
     @property
+    def has_room(self) -> bool:
+        """Whether the buffer is not full."""
+        return self._has_room(0)
+
+    @property
     def stored(self) -> int:
         """Tuples in the store."""
         return self._store.tuples if self._store is not None else 0
@@ -190,15 +204,22 @@ class SheddingRun(WrappedRun):
     def _accept(self, batch: pa.RecordBatch) -> bool:
         """Into the buffer, or if that is full into the store."""
         batch = _compact(batch)
-        if self._has_room(batch):
-            self.inner.push(batch)  # its iterator is left alone: this only queues the batch
+        if not batch.num_rows or self._has_room(batch.nbytes):
+            self._queued = self.inner.push(batch)  # ``offer`` leaves it alone: it only queues
             self._buffer.add(batch.num_rows, batch.nbytes, offered=True)
-            self._tuple_bytes = max(1.0, batch.nbytes / max(1, batch.num_rows))
+            if batch.num_rows:
+                self._tuple_bytes = max(1.0, batch.nbytes / batch.num_rows)
             used = self._buffer.nbytes + self._outbox_bytes
             self.overload.peak_buffer = max(self.overload.peak_buffer, used)
             return True
         self.inner.check(batch)
+        self._queued = None
         if self._store is None:
+            if batch.nbytes > self._room:
+                raise ConfigError(
+                    f"a batch of {format_size(batch.nbytes)} does not fit into the buffer, which "
+                    f"has room for {format_size(self._room)}; cut it, or give more buffer="
+                )
             return False
         self.is_overloaded = True
         self._shed_new(batch)
@@ -216,14 +237,14 @@ class SheddingRun(WrappedRun):
             self._add_to_outbox(batch)
         self.stats.tuples_in += batch.num_rows
 
-    def _has_room(self, batch: pa.RecordBatch) -> bool:
+    def _has_room(self, nbytes: int) -> bool:
         self._buffer.consumed_to(self.buffered)
-        return bool(self._buffer.nbytes + batch.nbytes <= self._room)
+        return bool(self._buffer.nbytes + nbytes <= self._room)
 
     def _offer_sample(self, sample: Sample, batch: pa.RecordBatch) -> bool:
         self.inner.check(batch)
         kept, others = sample.choose(batch)
-        if not self._has_room(kept):
+        if not self._has_room(kept.nbytes):
             return self._accept(batch)
         if others.num_rows:
             self._shed_new(others)
@@ -240,6 +261,7 @@ class SheddingRun(WrappedRun):
         for batch in rows:
             yield batch if self._sample is None else self._sample.observe(batch)
         self._finished = True
+        self.acknowledge()
 
     def _flush_memory(self) -> Iterator[pa.RecordBatch]:
         while True:
@@ -262,10 +284,14 @@ class SheddingRun(WrappedRun):
         self.acknowledge()
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
-        if self._store is not None:
-            self._withdraw(self.buffered)
+        buffered, store = self.buffered, self._store
+        needed = self._buffer.nbytes + self._outbox_bytes
+        # A sampled tuple that is shed would leave the sample, so these are served.
+        if store is not None and self._sample is None and store.has_room(needed):
+            self._withdraw(buffered)
             self._write_outbox()
         yield from self._flush_memory()
+        self.write_back()
         if self._store is not None:
             self._store.checkpoint()
 
@@ -275,6 +301,20 @@ class SheddingRun(WrappedRun):
         store = self._store
         if self.options.recover == "all" and store is not None and store.in_flight and is_served:
             store.checkpoint()
+
+    @property
+    def _keeps_too_much(self) -> bool:
+        """Whether files of returned tuples take much space. They stay until nothing waits in
+        memory, which a stream without pause never allows."""
+        store = self._store
+        if store is None or self.options.recover != "all" or self.is_overloaded:
+            return False
+        most, limit = _KEPT_FILES * self._file_bytes, self.options.limit_bytes
+        return store.taken_bytes > (most if limit is None else min(most, limit // 4))
+
+    def _serve_and_forget(self) -> Iterator[pa.RecordBatch]:
+        yield from self._flush_memory()
+        self.write_back()
 
     # -- shedding and returning ------------------------------------------------------------
 
@@ -322,7 +362,7 @@ class SheddingRun(WrappedRun):
         batches = self._intake.withdraw(excess)
         self._buffer.withdraw(sum(batch.num_rows for batch in batches))
         for batch in batches:
-            self._add_to_outbox(batch)
+            self._add_to_outbox(_compact(batch))
         if self._outbox_bytes >= self._file_bytes:
             self._write_outbox()
 
@@ -362,8 +402,8 @@ class SheddingRun(WrappedRun):
             if batch is None:
                 if self._outbox_rows and (self._outbox_rows <= most or not self._buffer.rows):
                     self._requeue_outbox()
-                elif self._sample is not None and not self._outbox_rows:
-                    self._sample.store_is_empty()
+                elif self._sample is not None and not self.stats.shed and not self._outbox_rows:
+                    self._sample.store_is_empty()  # and no tuple was dropped
                 return
             batch = self._fitting(batch)
             if not batch.num_rows:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ _NOTES = b"semistream-notes"  # metadata key of what the owner notes about a fil
 _CHECKPOINT = "checkpoint.json"
 _DRAFT = ".draft"
 _TUPLES = ".arrow"
+_OWN_DRAFT = re.compile(r"(\d{12,}|checkpoint)\.draft")
+_OWN_TUPLES = re.compile(r"(\d{12,})\.arrow")
 
 
 class TupleFolder:
@@ -79,9 +82,16 @@ class TupleFolder:
             batches = [reader.get_batch(i) for i in range(reader.num_record_batches)]
         return [batch.replace_schema_metadata(None) for batch in batches]
 
-    def notes(self, number: int) -> dict[str, Any]:
+    def notes(self, number: int, needed: str) -> dict[str, Any]:
+        """What its owner noted; ``needed`` tells the notes of shed and of parked tuples apart."""
         with self._opened(number) as reader:
-            return dict(json.loads(reader.schema.metadata[_NOTES]))
+            found = dict(json.loads(reader.schema.metadata[_NOTES]))
+        if needed not in found:
+            raise ConfigError(
+                f"{self.path} holds tuples of the other kind; shed and parked tuples need a folder "
+                "each"
+            )
+        return found
 
     @contextlib.contextmanager
     def _opened(self, number: int) -> Iterator[Any]:
@@ -95,8 +105,8 @@ class TupleFolder:
                 yield reader
         except (OSError, pa.ArrowException) as error:
             raise SemistreamError(
-                f"the file of shed or parked tuples {path} cannot be read: {error}; restore it "
-                "from a copy, or remove it and lose its tuples"
+                f"the file of shed or parked tuples {path} cannot be read: {error}; "
+                f"{_restore(number)}"
             ) from error
 
     def size(self, number: int) -> int:
@@ -117,14 +127,14 @@ class TupleFolder:
         content = self._read_checkpoint()
         live = {int(number): state for number, state in content["live"].items()}
         for name in self.files.list(self.path):
-            if name.endswith(_DRAFT):
+            if _OWN_DRAFT.fullmatch(name):
                 self.files.unlink(self.path / name)
         numbers = self._numbers()
         missing = set(live) - set(numbers)
         if missing:
             raise SemistreamError(
                 f"{self.path / _name(min(missing))} is missing, but the checkpoint in its folder "
-                "lists it; restore it from a copy"
+                f"lists it; {_restore(min(missing))}"
             )
         self._last = max([int(content["last"]), *numbers])
         if recover == "all":
@@ -168,8 +178,8 @@ class TupleFolder:
                 self.files.unlink(self.path / _name(number))
 
     def _numbers(self) -> list[int]:
-        names = (name.partition(".") for name in self.files.list(self.path))
-        return sorted(int(stem) for stem, _, kind in names if stem.isdigit() and kind == "arrow")
+        found = map(_OWN_TUPLES.fullmatch, self.files.list(self.path))
+        return sorted(int(name[1]) for name in found if name is not None)
 
     def _make_folder(self, folder: Path) -> None:
         if not folder.is_dir():
@@ -193,6 +203,13 @@ class TupleFolder:
 
 def _name(number: int) -> str:
     return f"{number:012d}{_TUPLES}"
+
+
+def _restore(number: int) -> str:
+    return (
+        f"restore it from a copy, or to lose its tuples remove it, and its number {number} from "
+        f"{_CHECKPOINT}, while no run is open"
+    )
 
 
 def _write_batches(file: Any, schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> None:

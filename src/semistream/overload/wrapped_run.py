@@ -71,6 +71,10 @@ class WrappedRun(ABC):
         return self.inner.version  # type: ignore[no-any-return]
 
     @property
+    def failed_version(self) -> int | None:
+        return self.inner.failed_version  # type: ignore[no-any-return]
+
+    @property
     def next_version(self) -> int:
         return self.inner.next_version  # type: ignore[no-any-return]
 

@@ -135,7 +135,7 @@ class _Followed:
         while not stop.wait(self.every):
             try:
                 self._sync()
-            except Exception as error:  # of any library: otherwise nobody would sync any more
+            except Exception as error:  # of any kind: the next sync may succeed
                 self._sync_failed(error)
 
     def _sync(self) -> None:
@@ -144,9 +144,10 @@ class _Followed:
 
     def _sync_failed(self, error: Exception) -> None:
         assert self.every is not None
-        self._failed = str(error)
+        is_ours = isinstance(error, (SemistreamError, OSError))
+        why = self._failed = str(error) if is_ours else f"{type(error).__name__}: {error}"
         self._report(
-            f"sync of {self._path} failed: {error}; trying again in {format_duration(self.every)}"
+            f"sync of {self._path} failed: {why}; trying again in {format_duration(self.every)}"
         )
 
     def check_age(self) -> None:
@@ -155,7 +156,15 @@ class _Followed:
             return
         self._checked = now
         store = LocalStore(self._path)
-        age = age_of(store, read_manifest(store))
+        try:
+            age = age_of(store, read_manifest(store))
+        except (SemistreamError, OSError) as error:  # for a moment, perhaps
+            if self._raises:
+                raise
+            if not self._was_old:
+                self._report(f"the age of the data of {self._path} is unknown: {error}")
+            self._was_old = True
+            return
         is_old = age is None or age > self._most
         if is_old and (self._raises or not self._was_old):
             self._too_old(age)

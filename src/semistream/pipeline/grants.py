@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +28,16 @@ def with_memory(pipeline: Pipeline, masters: Sequence[Any]) -> Pipeline:
     from semistream.tuning.for_rate import memory_for_rate
 
     assert pipeline.rate is not None
-    memory, _ = memory_for_rate(masters, pipeline.rate, pipeline.using)
+    on = [lookup.on for lookup in pipeline.lookups]  # tables of steps have a key
+    memory, _ = memory_for_rate(masters, pipeline.rate, pipeline.using, _workers(pipeline), on)
     return pipeline.model_copy(update={"memory": max(memory, 1 << 20)})
+
+
+def _workers(pipeline: Pipeline) -> int:
+    """How many tasks an executor runs at once, as far as the file says."""
+    local = re.fullmatch(r"local\[(\d+)\]", str(pipeline.spark.get("spark.master", "")))
+    cores = local[1] if local else str(pipeline.spark.get("spark.executor.cores", ""))
+    return max(1, int(cores) if cores.isdigit() else os.cpu_count() or 1)
 
 
 def grants(pipeline: Pipeline, masters: Sequence[Any]) -> Grants:

@@ -162,7 +162,8 @@ def _budget(
 
         name = using.name if isinstance(using, Join) else using
         masters = [open_source(lookup.master) for lookup in lookups]
-        return memory_for_rate(masters, rate, name, slots or os.cpu_count() or 1)[0]
+        on = [lookup.on for lookup in lookups]
+        return memory_for_rate(masters, rate, name, slots or os.cpu_count() or 1, on)[0]
     if memory is None:
         memory = using.memory if isinstance(using, Join) else MEMORY
     return parse_size(memory)

@@ -37,9 +37,11 @@ from semistream.stats import MemoryUse, Stats
 from semistream.tuning.calibration_file import load
 from semistream.tuning.plan import format_rate
 from semistream.tuning.sample import FEW, Observed, observe
+from semistream.tuning.tuner import fits_the_page_cache
 
 _log = logging.getLogger("semistream.auto")
 _PLAIN = frozenset(("select", "direct", "follow", "observer", "clock"))
+_MOST = 100_000  # tuples of the first batch that are looked at: more take time and memory
 _CLEARLY = 1.15  # times the rate: what memory moving between parts gains is not in the models
 
 
@@ -68,6 +70,7 @@ class AutoJoin(Join):
 
     def open(self, master: Any, on: Any = None, **options: Any) -> Run:
         source = open_source(master)
+        options = {name: value for name, value in options.items() if value is not None}
         if on is None or not _PLAIN.issuperset(options):  # stores on disk belong to one run
             return self.chosen(source.ordered and on is not None).open(source, on, **options)
 
@@ -81,8 +84,8 @@ class AutoJoin(Join):
     def _seen(
         self, source: PageSource, batch: pa.RecordBatch, on: Any, options: dict[str, Any]
     ) -> Observed:
-        push = batch.num_rows
-        return observe(source, batch, on, how=self.how, push=push, lookups=False, **options)
+        push, some = batch.num_rows, batch.slice(0, _MOST)
+        return observe(source, some, on, how=self.how, push=push, lookups=False, **options)
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         return self.chosen(table.ordered).plan(table, stream, settings)
@@ -99,7 +102,7 @@ class Choice(NamedTuple):
 
 def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> Choice:
     """The join that is predicted to serve the most, and why; nothing is measured."""
-    machine = load(source).machine or Machine()
+    machine = replace(load(source).machine or Machine(), is_cached=fits_the_page_cache(source))
     fallback = auto.chosen(source.ordered)
     names = [name for name, kind in ALGORITHMS.items() if source.ordered or not kind.needs_order]
     rates: dict[str, float] = {}
@@ -139,19 +142,15 @@ class AutoRun:
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Push a batch; the first one decides which join it is."""
+        join = None
         if self._is_open_question and getattr(batch, "num_rows", 0) >= FEW:
-            better = self._better(batch)
-            if better is not None:
-                rows = better.push(batch)
-                self._run.close()
-                self._run, self._is_open_question = better, False
-                return rows
-        rows = self._run.push(batch)
+            join = self._better(batch)
+        rows = self._run.push(batch) if join is None else self._switched(join, batch)
         self._is_open_question &= not batch.num_rows
         return rows
 
-    def _better(self, batch: pa.RecordBatch) -> Run | None:
-        """The run of another join, if the models prefer one."""
+    def _better(self, batch: pa.RecordBatch) -> Join | None:
+        """Another join, if the models prefer one."""
         try:
             join, why, rate = decide(self._auto, self._source, self._seen(batch))
         except SemistreamError:  # the batch is wrong: pushing it raises
@@ -160,14 +159,31 @@ class AutoRun:
             _log.warning("auto: %s, as no prediction could be made", self.join.name, exc_info=True)
             return None
         _log.info("auto: %s", why)
-        if join.name == self.join.name:
-            self.stats.predicted_rate = rate
-            return None
+        self.stats.predicted_rate = rate
+        return None if join.name == self.join.name else join
+
+    def _switched(self, join: Join, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Push the batch to a run of this join; if that fails, to the join without a sample."""
+        try:
+            self._replace(join)
+            return self._run.push(batch)
+        except SemistreamError as error:
+            usual = self._auto.chosen(self._source.ordered)
+            _log.warning("auto: %s, as %s failed: %s", usual.name, join.name, error)
+            self.stats.predicted_rate = None
+            if self.join.name != usual.name:
+                self._replace(usual)
+            return self._run.push(batch)
+
+    def _replace(self, join: Join) -> None:
+        """The run of another join, before anything was served. The counters are the same object,
+        which the caller may have; the old run ends before the new one allocates its window."""
         run = self._start(join)
-        run.stats.predicted_rate = rate
+        run.parts[0].stats = self.stats
         if self._wanted is not None:
             run.use(self._wanted)
-        return run
+        self._run.close()
+        self._run = run
 
     def use(self, version: int) -> None:
         """Join batches pushed from now on with this version of the master table."""
@@ -184,6 +200,7 @@ class AutoRun:
 
     def close(self) -> None:
         """Release memory and files."""
+        self._is_open_question = False
         self._run.close()
 
     def __enter__(self) -> AutoRun:

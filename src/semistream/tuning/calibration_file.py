@@ -17,6 +17,7 @@ from semistream.cost import FACTORS, Machine
 FILE = "calibration.json"
 FORMAT_VERSION = 1
 OLD = 30 * 86_400  # seconds
+_DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ def save(master: Any, machine: Machine, now: float | None = None) -> Path:
 
 def load(master: Any, now: float | None = None) -> Found:
     """The calibration of this table on this machine; ``problem`` says why there is none."""
-    if not hasattr(master, "path") or not hasattr(master, "max_page_bytes"):
-        return Found(None)
+    if not getattr(master, "ordered", False) or not hasattr(master, "path"):
+        return Found(None)  # only a master table is calibrated
     path = Path(master.path) / FILE
     try:
         text = path.read_text()
@@ -96,7 +97,7 @@ def load(master: Any, now: float | None = None) -> Found:
         if not 0 <= (time.time() if now is None else now) - float(content["seconds"]) <= OLD:
             return Found(None, f"it is of {date}, more than 30 days old", date)
         return Found(_machine(content, master, date), None, date)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except _DAMAGE as error:
         return Found(None, f"it is damaged ({type(error).__name__}: {error})")
 
 

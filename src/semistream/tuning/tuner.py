@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,7 @@ from semistream.joins import ALGORITHMS, Join, open_source
 from semistream.master.pages import PageSource
 from semistream.memory import format_size, parse_size
 from semistream.tuning.calibrate import Progress, calibrate
-from semistream.tuning.calibration_file import load
+from semistream.tuning.calibration_file import load, save
 from semistream.tuning.plan import OutOfReachError, TuningPlan, format_rate, format_seconds
 from semistream.tuning.sample import Observed, observe
 from semistream.tuning.search import Tuned, tuned
@@ -118,17 +119,19 @@ def tune(
 def machine_for(source: Any, progress: Progress | None = None) -> Machine:
     """The machine's factors: calibrated ones, if there are any beside the table.
 
-    A calibration that is damaged, old or of another machine is measured again.
+    A calibration that is damaged, old or of another machine is measured again. Where it cannot be
+    written, as beside a table that others own, it is not kept.
     """
     found = load(source)
-    if found.problem is not None:
-        machine = calibrate(source, progress)
-    else:
-        machine = found.machine or Machine()
-    return replace(machine, is_cached=_fits_the_page_cache(source))
+    machine = found.machine or Machine()
+    if found.problem is not None and source.num_rows:
+        machine = calibrate(source, progress, keep=False)
+        with suppress(OSError):
+            save(source, machine)
+    return replace(machine, is_cached=fits_the_page_cache(source))
 
 
-def _fits_the_page_cache(source: Any) -> bool:
+def fits_the_page_cache(source: Any) -> bool:
     """Whether the machine has the memory to keep the table in the page cache."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

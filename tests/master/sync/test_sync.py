@@ -26,6 +26,7 @@ from master.sync.worlds import (
 )
 from semistream.errors import ConfigError, MasterTableError, SchemaError
 from semistream.master import verify
+from semistream.master.files import Files
 
 WORLDS: dict[str, Callable[[Path, Rows], World]] = {
     "parquet": ParquetWorld,
@@ -271,6 +272,26 @@ def test_age_is_reset_by_a_sync_without_changes(tmp_path: Path) -> None:
     assert table.sync(world.source).version == table.version
     assert table.age < 100
     assert ss.MasterTable.open(tmp_path / "t").age < 100  # type: ignore[operator]
+
+
+def test_a_check_that_cannot_be_noted_leaves_no_file(tmp_path: Path) -> None:
+    world = SqliteWorld(tmp_path, rows(1))
+    table = ss.MasterTable.build(world.source, tmp_path / "t", key="id", unique=True)
+    names = sorted(path.name for path in (tmp_path / "t" / "manifests").iterdir())
+    with (
+        mock.patch.object(Files, "rename", side_effect=OSError(5, "Input/output error")),
+        pytest.raises(MasterTableError, match="Input/output error"),
+    ):
+        table.sync(world.source)
+    assert sorted(path.name for path in (tmp_path / "t" / "manifests").iterdir()) == names
+
+
+def test_a_file_that_is_being_written_is_not_a_wrong_option(tmp_path: Path) -> None:
+    """A wrong option ends a pipeline; this one is tried again."""
+    table = ss.MasterTable.build(table_of(rows(1)), tmp_path / "t", key="id", unique=True)
+    (tmp_path / "half.parquet").write_bytes(b"PAR1")
+    with pytest.raises(MasterTableError, match=r"half\.parquet cannot be read as Parquet"):
+        table.sync(tmp_path / "half.parquet")
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:

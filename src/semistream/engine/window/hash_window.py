@@ -124,7 +124,7 @@ class RingWindow(HashWindow):
     def __init__(self, layout: TupleLayout, size: WindowSize) -> None:
         super().__init__(layout, size)
         self._first = 0
-        self._gone = 0  # tuples that have left since it is there
+        self._arrived = 0
 
     def add(self, codes: Codes, columns: Sequence[pa.Array], rows: Rows) -> int:
         """Admit as many of these tuples as fit; returns how many."""
@@ -133,15 +133,14 @@ class RingWindow(HashWindow):
             start = self._first + self.count
             slots = (np.arange(start, start + fit) % self.capacity).astype(np.int32)
             self._insert(codes, columns, rows[:fit], slots)
+            self._arrived += fit
         return fit
 
     @property
     def place(self) -> tuple[int, int]:
-        """The tuples that have left and those that wait: never the same for other tuples.
-
-        The first slot would be, after a whole ring of tuples.
-        """
-        return self._gone, self.count
+        """The tuples that arrived so far, and those that are left: different tuples have another
+        place. The first slot would not do: a whole ring of tuples may replace another."""
+        return self._arrived, self.count
 
     def oldest(self, count: int) -> Slots:
         positions = np.arange(self._first, self._first + count)
@@ -154,7 +153,6 @@ class RingWindow(HashWindow):
             self._first, count, self.capacity, self._heads, self._chain, self._dup, self.codes
         )
         self._first = (self._first + count) % self.capacity
-        self._gone += count
         self.count -= count
 
 

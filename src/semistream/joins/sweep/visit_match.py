@@ -16,6 +16,7 @@ from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
+from semistream.keys import Mask
 
 
 class VisitMatch:
@@ -52,7 +53,7 @@ class VisitMatch:
     def match(self, visit: Visit, loaded: LoadedPages, front: FrontStage | None) -> bool:
         """Output the next pairs; returns whether there are no more of them in these pages."""
         output, window, room = self._output, self._window, self._output.room()
-        resumed = self._cursor[2] >= 0
+        before, resumed = self._cursor.copy(), self._cursor[2] >= 0
         out = output.places[:room], output.rows[:room], output.slots[:room]
         found = kernels.sweep.match(
             loaded.pages, loaded.codes, loaded.sizes, visit.slots, self._places, self._cursor,
@@ -62,15 +63,23 @@ class VisitMatch:
             places, rows, slots = (part[:found] for part in out)
             if self._key_match is not None:
                 places, rows, slots = self._verified(visit, loaded, places, rows, slots)
+            passed = None
             if self._filter is None:
                 visit.found += len(slots)
+            else:
+                try:
+                    assert loaded.conditions is not None
+                    passed = self._filter.waiting(window, slots, loaded.conditions, places, rows)
+                except BaseException:  # of a predicate: the next call finds the same pairs
+                    self._cursor[:] = before
+                    raise
             if front is not None:
                 whole = self._whole_keys(visit, loaded, slots, resumed)
                 self._offers.collect(
                     front, window, loaded, places[whole], rows[whole], slots[whole]
                 )
             if self._filter is not None:
-                places, rows, slots = self._passing(visit, loaded, places, rows, slots)
+                places, rows, slots = self._passing(visit, passed, places, rows, slots)
             output.add(loaded.columns, places, rows, slots)
         return bool(self._cursor[0] >= len(visit.slots))
 
@@ -104,12 +113,9 @@ class VisitMatch:
         )
 
     def _passing(
-        self, visit: Visit, loaded: LoadedPages, places: Any, rows: Any, slots: Any
+        self, visit: Visit, passed: Mask | None, places: Any, rows: Any, slots: Any
     ) -> tuple[Any, Any, Any]:
         """The pairs that pass the conditions; their tuples are marked."""
-        assert self._filter is not None
-        assert loaded.conditions is not None
-        passed = self._filter.waiting(self._window, slots, loaded.conditions, places, rows)
         if passed is not None:
             visit.refused.append(np.unique(slots[~passed]))
             places, rows, slots = places[passed], rows[passed], slots[passed]

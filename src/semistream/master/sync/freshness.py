@@ -26,9 +26,14 @@ def note_check(store: LocalStore, manifest: Manifest, as_of: str) -> None:
     assert manifest.sync is not None
     draft = f"{FOLDER}/checked-{uuid.uuid4().hex}"
     note = {"version": manifest.version, "source": manifest.sync.source, "as_of": as_of}
-    store.write(draft, json.dumps(note).encode())
-    with writing(store.path(_NOTE)):
-        store.files.rename(store.path(draft), store.path(_NOTE))
+    try:
+        store.write(draft, json.dumps(note).encode())
+        with writing(store.path(_NOTE)):
+            store.files.rename(store.path(draft), store.path(_NOTE))
+    except BaseException:
+        with contextlib.suppress(OSError):
+            store.files.unlink(store.path(draft))
+        raise
 
 
 def as_of(store: LocalStore, manifest: Manifest) -> datetime | None:

@@ -5,6 +5,7 @@ Offsets are kept in the table, not in a consumer group: they must become visible
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError
+from semistream.master.sql_redact import redact
 from semistream.master.sync.contract import Position, Snapshot, missing_package
 from semistream.master.sync.entries import Entries
 from semistream.master.sync.messages import Messages
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
     from semistream.master.table import MasterTable
 
 _AT_ONCE = 10_000  # messages
-_KEPT = 50_000  # rows of JSON before they are converted
+_WAIT = 0.1  # seconds: librdkafka waits as long for this many, even if no more will come
+_KEPT = 50_000  # rows of JSON before they are converted, or tombstones
 
 
 class KafkaSource:
@@ -59,7 +62,7 @@ class KafkaSource:
 
     @property
     def name(self) -> str:
-        return f"Kafka topic {self._topic!r} at {self._servers}"
+        return f"Kafka topic {self._topic!r} at {redact(self._servers)}"
 
     def snapshot(self, key: Sequence[str], columns: Sequence[str] | None) -> Snapshot:
         raise ConfigError(
@@ -118,9 +121,12 @@ class KafkaSource:
         consumer.assign([TopicPartition(self._topic, p, starts[p]) for p in sorted(left)])
         messages = Messages(table.schema, table.key, self._value, self.name)
         waiting = _Waiting(entries, messages)
+        heard = time.monotonic()
         while left:
-            found = consumer.consume(_AT_ONCE, self._timeout)
-            if not found:
+            found = consumer.consume(_AT_ONCE, min(_WAIT, self._timeout))
+            if found:
+                heard = time.monotonic()
+            elif time.monotonic() - heard >= self._timeout:
                 raise MasterTableError(
                     f"{self.name} sent nothing for {self._timeout:g} s; check the broker, then try "
                     "again. Nothing was changed"
@@ -128,7 +134,11 @@ class KafkaSource:
             for message in found:
                 partition, error = message.partition(), message.error()
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    left.discard(partition)  # the last offsets may be markers of transactions
+                    # The last offsets may be markers of transactions, or of an open one: what comes
+                    # after this offset is read next time.
+                    end = max(starts[partition], message.offset())
+                    ends[partition] = min(ends[partition], end)
+                    left.discard(partition)
                     continue
                 if error is not None:
                     raise MasterTableError(f"{self.name} cannot be read: {error}; try again")
@@ -189,6 +199,8 @@ class _Waiting:
             if self._rows:
                 self.flush()
             self._keys.append(self._messages.tombstone(key, place))
+            if len(self._keys) >= _KEPT:
+                self.flush()
             return
         if self._keys:
             self.flush()

@@ -42,7 +42,7 @@ class ParquetSource:
 
     def snapshot(self, key: Sequence[str], columns: Sequence[str] | None) -> Snapshot:
         files = self._list()
-        with open_parquet(Path(next(iter(files)))) as first:
+        with _opened(next(iter(files))) as first:
             schema = first.schema_arrow.remove_metadata()
         if columns is not None:
             check_columns(self.name, columns, schema.names)
@@ -87,13 +87,13 @@ class ParquetSource:
     def _rows(self, files: Any) -> int:
         rows = 0
         for file in files:
-            with open_parquet(Path(file)) as parquet:
+            with _opened(file) as parquet:
                 rows += parquet.metadata.num_rows
         return rows
 
     def _batches(self, files: Any, columns: list[str]) -> Iterator[pa.RecordBatch]:
         for file in files:
-            with open_parquet(Path(file)) as parquet:
+            with _opened(file) as parquet:
                 check_columns(file, columns, parquet.schema_arrow.names)
                 try:
                     yield from parquet.iter_batches(
@@ -103,3 +103,11 @@ class ParquetSource:
                     raise MasterTableError(
                         f"{file} cannot be read as Parquet: {error}; write it again, then sync"
                     ) from error
+
+
+def _opened(file: str) -> Any:
+    """A file that cannot be read may be readable next time: not a wrong option."""
+    try:
+        return open_parquet(Path(file))
+    except ConfigError as error:
+        raise MasterTableError(f"{error}; write it again, then sync") from error
