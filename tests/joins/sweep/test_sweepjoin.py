@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import weakref
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ import semistream as ss
 from engine.kit import MemoryPages, pages_of
 from harness import check_books, drain_by_steps, drive, watched
 from semistream.engine.front.counting_cache import CountingCache
+from semistream.joins.sweep import sweepjoin
 from semistream.testing import RecordingObserver
 
 PAGES = 20  # of two keys each, in stretches of four pages
@@ -276,3 +278,18 @@ def test_a_window_is_freed_before_cached_rows_are_copied(monkeypatch: pytest.Mon
         policy._mover.share, policy._mover.moves = 0.2, True
         assert sum(rows.num_rows for rows in drive(run, [batch(*keys)])) == 100
     assert seen == [None]
+
+
+def test_a_window_that_cannot_be_allocated_is_allocated_by_the_next_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with ss.SweepJoin(memory=200_000).open(table(), on="k") as run:
+        keys = [10, 11] * 50
+        drive(run, [batch(*keys)])
+        *_, policy = run.parts
+        policy._mover.share, policy._mover.moves = 0.2, True
+        with monkeypatch.context() as patch:
+            patch.setattr(sweepjoin, "StretchWindow", mock.Mock(side_effect=MemoryError))
+            with pytest.raises(MemoryError):
+                list(run.push(batch(*keys)))
+        assert sum(rows.num_rows for rows in drive(run, [batch(*keys)])) == 200

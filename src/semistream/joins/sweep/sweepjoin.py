@@ -203,7 +203,7 @@ class Sweep(Policy):
 
     @property
     def wants_new_plan(self) -> bool:
-        return self._mover is not None and self._mover.moves
+        return self._is_moving or self._window is None  # the last one could not be allocated
 
     def memory(self) -> dict[str, int]:
         reads = self._reads
@@ -239,7 +239,8 @@ class Sweep(Policy):
             self._mover.note_window(window.count, self.full)
 
     def check_batch(self, batch: pa.RecordBatch) -> None:
-        check_tuples_fit(self.join, StretchWindow, self._window, batch)
+        if self._window is not None:  # else it could not be allocated
+            check_tuples_fit(self.join, StretchWindow, self._window, batch)
 
     def _add(self, part: Slice, rows: Rows) -> int:
         assert self._window is not None
