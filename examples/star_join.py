@@ -31,7 +31,7 @@ def main(folder: str) -> int:
         "id AS sale_id",
         "id * 7919 % 100000 AS product_id",
         "id * 31 % 60000 AS customer_id",  # a sixth of them is unknown
-        "IF(id % 3 = 0, 'north', 'south') AS store",
+        "IF(id % 5 = 0, 'north', 'south') AS store",
     )
     enriched = ss.enrich(
         sales,

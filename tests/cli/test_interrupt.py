@@ -65,14 +65,6 @@ def test_while_it_joins(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.3, 0.8, 1.2, 1.8])
+@pytest.mark.parametrize("seconds", [0.8, 1.2, 1.8])
 def test_while_it_starts(folder: Path, seconds: float) -> None:
     assert lines_of(interrupted(folder, ENGINE, seconds)) == ["interrupted"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seconds", [0.2, 2.0, 4.0])
-def test_while_spark_starts(folder: Path, seconds: float) -> None:
-    small = ("--rows", "20000", "--tuples", "400000", "--folder", str(folder / "demo"))
-    text = interrupted(folder, ("demo", *small), seconds, said="2. Sales through")
-    assert lines_of(text) == ["interrupted"], text
