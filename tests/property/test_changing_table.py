@@ -139,7 +139,7 @@ def test_a_table_that_changes(algorithm: str) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
 def test_a_table_that_changes_long_run(algorithm: str) -> None:
-    run_machine(algorithm, examples=150, steps=60)
+    run_machine(algorithm, examples=60, steps=60)
 
 
 def run_machine(algorithm: str, examples: int, steps: int) -> None:
