@@ -45,10 +45,10 @@ class Lists:
         return self.collect_some(stretch, stretch + 1, 0, np.arange(len(self.head) + 1))[0]
 
     def collect_some(
-        self, begin: int, end: int, most: int, first_page: Any
+        self, begin: int, end: int, most: int, first_page: Any, dense: int = 100
     ) -> tuple[list[int], int]:
         slots, chunks, stop = sweep.collect(
-            begin, end, most, first_page, self.size, self.head, self.fill, self.next_chunk
+            begin, end, most, dense, first_page, self.size, self.head, self.fill, self.next_chunk
         )
         assert {slot // self.size for slot in slots.tolist()} == set(chunks.tolist())
         self.free[self.vacant : self.vacant + len(chunks)] = chunks
@@ -101,14 +101,16 @@ def test_several_stretches_are_collected_while_their_pages_fit(seed: int) -> Non
         stretch = rng.randrange(stretches)
         waiting[stretch] += lists.place([7], [0], np.array([stretch], np.int32))
     begin = next(s for s in range(stretches) if waiting[s])
-    most = rng.randint(0, 12)
+    most, dense = rng.randint(0, 12), rng.choice([1, 3, 4, 100])
     needed = [min(len(tuples), count) for tuples, count in zip(waiting, pages, strict=True)]
     stop = begin + 1
     while stop < stretches and sum(needed[begin : stop + 1]) <= most:
+        if max(needed[begin], needed[stop]) >= dense:  # a dense stretch is visited alone
+            break
         stop += 1
     while not waiting[stop - 1]:  # whoever comes for these is ahead of the sweep
         stop -= 1
-    slots, reached = lists.collect_some(begin, stretches, most, first_page)
+    slots, reached = lists.collect_some(begin, stretches, most, first_page, dense)
     assert reached == stop
     assert sorted(slots) == sorted(slot for tuples in waiting[begin:stop] for slot in tuples)
 

@@ -40,7 +40,13 @@ print(json.dumps({
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
-@pytest.mark.parametrize(("kind", "rows"), [("int", 2_000_000), ("text", 1_000_000)])
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        pytest.param("int", 2_000_000, marks=pytest.mark.slow),
+        ("text", 1_000_000),
+    ],
+)
 def test_resident_memory_follows_the_budget(kind: str, rows: int, disk_path: Path) -> None:
     command = [sys.executable, "-c", BUILD, str(rows), "50MB", kind, str(disk_path / "t")]
     run = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -232,6 +232,22 @@ def test_only_dense_pages_are_mapped(
         assert reader.bytes_read - before == (length if dense else read.sizes.sum())
 
 
+def test_many_scattered_pages_are_mapped_if_they_fit(
+    table: ss.MasterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = ss.MasterTable.open(table.path, mapped=True).reader(20)
+    monkeypatch.setattr("semistream.master.reader.MAPPED_PAGES", 3)
+    for pages, is_mapped in (
+        ([4, 9, 20], True),
+        ([4, 20], False),  # too few
+        ([0, 4, table.num_pages - 1], False),  # too far apart
+    ):
+        read = reader.plan(np.array(pages))
+        before = reader.bytes_read
+        assert at_addresses(table, reader.load(read), read.sizes) == batches_of(table, pages)
+        assert (reader.bytes_read - before > read.sizes.sum()) == is_mapped
+
+
 def test_a_map_that_fails_is_a_read(table: ss.MasterTable, monkeypatch: pytest.MonkeyPatch) -> None:
     reader = ss.MasterTable.open(table.path, mapped=True).reader(8)
     assert isinstance(reader, MappedReader)

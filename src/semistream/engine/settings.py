@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from semistream.master.reader import MAPPED_PAGES
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -32,6 +34,7 @@ class Settings:
     stretch_bytes: int = 4 << 20  # a request of megabytes; more only adds latency
     mapped_stretch_share: int = 4  # mapped pages are not copied, so a stretch costs no buffer
     mapped_stretch_bytes: int = 24 << 20
+    mapped_visit_pages: int = MAPPED_PAGES  # of a stretch that is mapped and visited alone
     reads_ahead: int = 3  # queued ahead of the visit that is being joined
     reads_in_flight: int = 2  # during visits: completions of queued reads arrive together
     read_ahead_share: int = 5  # limit for all disk buffers together
@@ -50,6 +53,7 @@ class Settings:
     absent_share: int = 128  # cache of absent keys
     offers: int = 1024  # rows offered to the front stage per call,
     offers_share: int = 8  # and at most this part of its rows
+    offers_while_filling: int = 128  # an offer costs 0.15 ms, as much as 50 tuples of a small batch
 
 
 DEFAULTS = Settings()

@@ -109,9 +109,10 @@ def _waiting(stretch, size, head, fill, next_chunk):
 
 
 @compiled
-def collect(begin, end, most, first_page, size, head, fill, next_chunk):
+def collect(begin, end, most, dense, first_page, size, head, fill, next_chunk):
     """Empty the lists of the next stretches from ``begin`` on, before ``end``, whose tuples need at
-    most ``most`` pages together; at least the first one that has tuples.
+    most ``most`` pages together; at least the first one that has tuples. A stretch of which they
+    need ``dense`` pages or more is visited alone.
 
     Returns (slots, their chunks, the stretch after the last one that had tuples: whoever comes
     for a later one is not behind the sweep).
@@ -120,7 +121,7 @@ def collect(begin, end, most, first_page, size, head, fill, next_chunk):
     while stretch < end:
         waiting, linked = _waiting(stretch, size, head, fill, next_chunk)
         needed = min(waiting, first_page[stretch + 1] - first_page[stretch])
-        if tuples and pages + needed > most:
+        if tuples and (pages + needed > most or needed >= dense):
             break
         tuples += waiting
         chunks += linked
@@ -128,6 +129,8 @@ def collect(begin, end, most, first_page, size, head, fill, next_chunk):
         stretch += 1
         if waiting:
             stop = stretch
+        if needed >= dense:
+            break
     slots = np.empty(tuples, np.int32)
     freed = np.empty(chunks, np.int32)
     found, emptied = 0, 0

@@ -20,7 +20,8 @@ from semistream.master.page_check import PageCheck, index_problem
 from semistream.master.page_claims import PageClaims, StoredClaims
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
 
-_SPARSE = 2  # a range is mapped as a whole if at least half of its bytes are needed
+_SPARSE = 2  # a range is mapped as a whole if at least half of its bytes are needed,
+MAPPED_PAGES = 160  # or so many of its pages: reading them takes as long as mapping some 20 MB
 
 
 class OpenSegment:
@@ -320,9 +321,9 @@ class MappedReader(PlainReader):
         self._arrow = None  # unmap before mapping again
         segment, pages = self._segment, read.pages
         begin, end = int(segment.offsets[pages[0]]), int(segment.ends(pages[-1]))
-        dense = end - begin <= min(self.nbytes, _SPARSE * read.extents.needed)
+        is_dense = len(pages) >= MAPPED_PAGES or end - begin <= _SPARSE * read.extents.needed
         mapped = None
-        if dense:
+        if is_dense and end - begin <= self.nbytes:
             self._buffer.release(self._copied)  # the map and the copies are never resident together
             self._copied = 0
             mapped = segment.file.map(begin, end - begin)

@@ -12,7 +12,7 @@ import pytest
 from engine.kit import binding, context, layout, pages_of
 from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.route import Route
-from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
+from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import Stretches
 from semistream.master.index import PageIndex
 
@@ -20,12 +20,17 @@ PAGES = pages_of([[10 * page, 10 * page + 1] for page in range(24)])
 
 
 def route_of(
-    stretch_pages: int, keys: list[int], pages: Any = PAGES, most: int = 1, gap: int = 0
+    stretch_pages: int,
+    keys: list[int],
+    pages: Any = PAGES,
+    most: int = 1,
+    gap: int = 0,
+    dense: int = NEVER,
 ) -> tuple[Route, StretchWindow]:
     stretches = Stretches(pages.index, stretch_pages)
     window = StretchWindow(layout(), StretchWindowSize(128, 0, 0, 1), stretches)
     add(window, keys)
-    return Route(context(binding(pages)), stretches, most, gap), window
+    return Route(context(binding(pages)), stretches, most, gap, dense), window
 
 
 def add(window: StretchWindow, keys: list[int]) -> None:
@@ -173,3 +178,11 @@ def test_every_tuple_is_in_one_visit_with_the_pages_of_its_key(seed: int) -> Non
             assert visit.pages.tolist() == sorted(set(needed))
         assert visit.stretches == 1 or len(set(needed)) <= most
     assert sum(visit.stretches for visit in visits) <= route.most_visits
+
+
+def test_a_dense_stretch_is_visited_alone() -> None:
+    keys = [0, 40, 50, 60, 80, 120]  # stretches of four pages: one, three, one and one page
+    route, window = route_of(4, keys, most=20, dense=3)
+    assert pages_read(visits_of(route, window)) == [[0], [4, 5, 6], [8, 12]]
+    route, window = route_of(4, keys, most=20, dense=4)
+    assert pages_read(visits_of(route, window)) == [[0, 4, 5, 6, 8, 12]]

@@ -16,6 +16,8 @@ from semistream.engine.shape import TableShape
 from semistream.joins.sweep.plan import SweepPlan
 from semistream.joins.sweep.stretch_window import StretchWindow
 
+_SMALL_PART = 1024  # of a front stage that is filling, and may lack this share of its rows
+
 
 class Offers:
     """Keys of the last visits with all their rows, copied while their page is in memory."""
@@ -67,8 +69,12 @@ class Offers:
             self._further.add(loaded.further, places, rows)
 
     def visit_over(self, front: FrontStage) -> None:
-        """Offer what was collected if it is much, or if the front stage is still filling."""
-        if 2 * self._rows.count >= self._rows.most or front.count < front.capacity:
+        """Offer what was collected if it is much; earlier while the front stage is filling."""
+        enough = -(-self._rows.most // 2)
+        if front.count < front.capacity:
+            most = self._context.settings.offers_while_filling
+            enough = max(1, min(enough, most, front.capacity // _SMALL_PART))
+        if self._rows.count >= enough:
             self.offer(front)
 
     def offer(self, front: FrontStage) -> None:

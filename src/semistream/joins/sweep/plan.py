@@ -15,7 +15,7 @@ from semistream.engine.plan import (
 )
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
-from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
+from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
 from semistream.master.store import ALIGNMENT
 from semistream.memory import parse_size
@@ -32,6 +32,7 @@ class SweepPlan(MemoryPlan):
     window: StretchWindowSize | None = None
     reads_ahead: int = 0
     visit_pages: int = 1  # of a visit to several stretches
+    dense_pages: int = NEVER  # of a stretch that is visited alone
     gap_pages: int = 0  # unneeded pages read to coalesce two requests into one
     widest_row: int = 0  # of the master, for which gathering has room
     offers: int = 0
@@ -83,6 +84,8 @@ def plan_sweep(
         cache=cache,
         reads_ahead=ahead,
         visit_pages=max(1, reader // (largest + (2 * ALIGNMENT if table.direct else 0))),
+        # Only a map is cheaper for all pages of a stretch than for some of them.
+        dense_pages=settings.mapped_visit_pages if table.mapped else NEVER,
         gap_pages=(settings.gap_bytes if table.direct else settings.cached_gap_bytes) // largest,
         widest_row=table.max_row_bytes,
     )

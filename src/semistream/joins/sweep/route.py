@@ -10,7 +10,7 @@ import numpy as np
 from semistream import kernels
 from semistream.engine.context import Context
 from semistream.joins.sweep.read_ahead import Visit
-from semistream.joins.sweep.stretch_window import StretchWindow
+from semistream.joins.sweep.stretch_window import NEVER, StretchWindow
 from semistream.joins.sweep.stretches import Stretches
 
 _NO_PAGES = np.zeros(0, np.int64)
@@ -20,13 +20,17 @@ class Route:
     """Goes round the stretches in key order, and skips those that no tuple waits for.
 
     A visit serves the tuples of one stretch, or of several where few tuples wait: as many as need
-    ``most`` pages together. Up to ``gap`` unneeded pages are read to make one request of two.
+    ``most`` pages together, or one that needs ``dense`` pages alone. Up to ``gap`` unneeded pages
+    are read to make one request of two.
     """
 
-    def __init__(self, context: Context, stretches: Stretches, most: int, gap: int) -> None:
+    def __init__(
+        self, context: Context, stretches: Stretches, most: int, gap: int, dense: int = NEVER
+    ) -> None:
         self._context = context
         self._stretches = stretches
         self._most = most if stretches.by_code else 1
+        self._dense = dense
         self._gap = gap
         self._position = 0  # the stretch to look at next
         self.sweeps = 0  # how often it has gone round
@@ -53,7 +57,7 @@ class Route:
         self.sweeps += begin < self._position
         ends = stretches.segment_ends
         end = ends[bisect_right(ends, begin)]
-        slots, chunks, end = window.collect(begin, end, self._most)
+        slots, chunks, end = window.collect(begin, end, self._most, self._dense)
         self._position = end
         slots = slots[np.argsort(window.codes[slots])]
         first = stretches.first_page

@@ -16,6 +16,7 @@ from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
 from semistream.joins.sweep.stretches import Stretches
 from semistream.keys import Codes
 
+NEVER = 2**31  # more pages than a stretch has
 _LARGEST_CHUNK = 64
 _CHUNKS_PER_STRETCH = 8  # on average, in a full window: a half-empty chunk costs little
 _TUPLE = 8 + 1 + 1  # bytes: code, state, and a share of the lists of slots that are being served
@@ -137,11 +138,14 @@ class StretchWindow:
         """The first stretch from this one on, wrapping around, with waiting tuples; or -1."""
         return int(kernels.sweep.next_needed(stretch, self._head)) if self._listed else -1
 
-    def collect(self, begin: int, end: int, most: int) -> tuple[Slots, Any, int]:
-        """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages;
-        returns the tuples, their chunks, and the stretch after the last one."""
+    def collect(
+        self, begin: int, end: int, most: int, dense: int = NEVER
+    ) -> tuple[Slots, Any, int]:
+        """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages,
+        or of one that needs ``dense`` or more; returns the tuples, their chunks, and the stretch
+        after the last one."""
         slots, chunks, stop = kernels.sweep.collect(
-            begin, end, most, self._stretches.first_page, self._size, self._head, self._fill,
+            begin, end, most, dense, self._stretches.first_page, self._size, self._head, self._fill,
             self._next_chunk,
         )  # fmt: skip
         self._listed -= len(slots)

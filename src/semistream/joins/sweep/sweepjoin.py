@@ -126,7 +126,9 @@ class Sweep(Policy):
         self._visit: Visit | None = None  # that is being joined,
         self._loaded: LoadedPages | None = None  # with these pages
         self._unmatched_slots: Slots | None = None  # of its tuples that are still to go out
-        self._route = Route(self.context, self._stretches, plan.visit_pages, plan.gap_pages)
+        self._route = Route(
+            self.context, self._stretches, plan.visit_pages, plan.gap_pages, plan.dense_pages
+        )
         self.admission.attach(source)
         if self._window is not None:
             self._window.wait_for(self._stretches)
