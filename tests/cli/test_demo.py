@@ -15,9 +15,12 @@ from semistream.testing import FakeClock
 SMALL = ["--engine", "--rows", "20000", "--tuples", "50000", "--memory", "2MB"]
 
 
+FURTHER = [pytest.mark.slow, pytest.mark.long]
+
+
 @pytest.mark.parametrize(
     "join",
-    ["auto", *(pytest.param(name, marks=pytest.mark.slow) for name in ss.ALGORITHMS)],
+    ["auto", *(pytest.param(name, marks=FURTHER) for name in ss.ALGORITHMS)],
 )
 def test_it_measures(join: str, tmp_path: Path) -> None:
     steps: list[tuple[str, int, int]] = []

@@ -16,8 +16,6 @@ from sinks.jobs import CHANGED, ROWS, Job, make_job, until
 pytest.importorskip("pyspark")
 psutil = pytest.importorskip("psutil")
 
-ALL = ["parquet", "delta", "postgresql", "foreach"]
-
 
 @pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
@@ -62,7 +60,7 @@ def test_drivers_killed_one_after_another(job: Job, two_hosts: Any, sessions: An
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@into(*ALL)
+@into("delta", "foreach", long=("parquet", "postgresql"))
 def test_killed_workers_and_executors(job: Job, two_hosts: Any, sessions: Any) -> None:
     """One query on two executors: it survives all faults without a restart."""
     pq.write_table(CHANGED, job.folder / "changed.parquet")
@@ -77,7 +75,7 @@ def test_killed_workers_and_executors(job: Job, two_hosts: Any, sessions: Any) -
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@into("parquet", "delta", "postgresql")
+@into("parquet", "postgresql", long=("delta",))
 def test_a_paused_driver_resumes_beside_its_successor(
     job: Job, two_hosts: Any, sessions: Any
 ) -> None:

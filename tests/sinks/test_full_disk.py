@@ -129,10 +129,10 @@ def test_a_lease_that_cannot_be_written(disk: SmallDisk) -> None:
     ("output", "moment"),
     [
         ("parquet", "full:1"),
-        ("delta", "full:1"),
-        ("parquet", "fill:1"),
         ("delta", "fill:1"),
         ("parquet", "pin"),
+        pytest.param("delta", "full:1", marks=pytest.mark.long),
+        pytest.param("parquet", "fill:1", marks=pytest.mark.long),
     ],
 )
 def test_a_query_with_a_full_disk(

@@ -6,7 +6,7 @@ All in one session on two hosts. The warehouse ends up with exactly the naive jo
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,13 @@ def job(
         query.stop()
 
 
-def into(*warehouses: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("job", warehouses, indirect=True)
+def into(*warehouses: str, long: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """A test for each warehouse; those in ``long`` are marked long."""
+    further = [pytest.param(name, marks=pytest.mark.long) for name in long]
+    return pytest.mark.parametrize("job", [*warehouses, *further], indirect=True)
 
 
-@into("parquet", "delta", "foreach")
+@into("parquet", "foreach", long=["delta"])
 def test_a_task_overtaken_by_a_speculative_attempt(job: Job, two_hosts: Any) -> None:
     """With spark.speculation, two attempts of one task stage their rows at once."""
     query = job.start(two_hosts, "straggle:1")
@@ -82,7 +84,7 @@ def executors(context: Any) -> set[str]:
     return {ids.apply(i) for i in range(ids.size())}
 
 
-@into("parquet", "delta", "postgresql")
+@into("delta", "postgresql", long=["parquet"])
 def test_two_queries_with_one_master_table_and_one_warehouse(
     job: Job, two_hosts: Any, sessions: Any
 ) -> None:
@@ -103,12 +105,12 @@ def test_two_queries_with_one_master_table_and_one_warehouse(
 
 
 STOPS = [  # PostgreSQL commits in one step
-    ("parquet", "wait"),
     ("parquet", "inside"),
-    ("parquet", "between"),
-    ("delta", "inside"),
     ("delta", "between"),
     ("postgresql", "wait"),
+    pytest.param("parquet", "wait", marks=pytest.mark.long),
+    pytest.param("parquet", "between", marks=pytest.mark.long),
+    pytest.param("delta", "inside", marks=pytest.mark.long),
 ]
 
 

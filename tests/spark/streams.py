@@ -152,7 +152,7 @@ def _side_by_side(df: Any, table: Any, how: str, names: list[str], functions: An
     return reduce(lambda a, b: a.union(b), enriched)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 200.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, "timed out"
