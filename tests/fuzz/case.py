@@ -19,6 +19,7 @@ import pyarrow as pa
 
 import naive
 import semistream as ss
+from fuzz.around import Around, Where
 from fuzz.faults import Disk
 from fuzz.shapes import StreamShape
 from fuzz.world import Table, World
@@ -45,6 +46,8 @@ class Case:
     versions: str  # newest, pinned, jumping, or changing
     faults: bool
     ends: str  # flush or close
+    where: Where | None
+    around: Around
     acts: list[str] = field(default_factory=list, compare=False)
 
     @classmethod
@@ -59,6 +62,10 @@ class Case:
         names = world.shape.schema.names
         chosen = rng.sample(names, rng.randrange(len(names) + 1))
         select = rng.choice((None, {name: f"master {name}" for name in chosen}))
+        versions = rng.choice(("newest", "pinned", "jumping") * 2 + ("changing",))
+        around = Around.draw(rng)
+        if around.sheds and versions in ("jumping", "changing"):
+            versions = "newest"  # a shed tuple meets the version at its return
         return cls(
             world,
             number,
@@ -71,9 +78,11 @@ class Case:
             memory=rng.choice((1_000, 1_000, 1_000, 200_000, 2_000_000)),
             room=rng.choice((1.0, 1.0, 1.1, 2.0)),
             access=rng.choice(("read", "mapped", "direct" if direct else "read")),
-            versions=rng.choice(("newest", "pinned", "jumping") * 2 + ("changing",)),
+            versions=versions,
             faults=rng.random() < 0.3,
             ends="close" if rng.random() < 0.1 else "flush",
+            where=Where.draw(rng),
+            around=around,
         )
 
     @property
@@ -85,7 +94,8 @@ class Case:
         return (
             f"{self.algorithm}(how={self.how!r}{options}), on={self.on}, select={self.select}, "
             f"{self.access}, {self.versions} version, stream {self.stream.schema.types}, "
-            f"faults={self.faults}, ends with {self.ends}\n{self.world}\n" + "\n".join(self.acts)
+            f"faults={self.faults}, ends with {self.ends}, {self.where}, {self.around}\n"
+            f"{self.world}\n" + "\n".join(self.acts)
         )
 
     def run(self, disk: Disk) -> None:
@@ -140,8 +150,16 @@ class _Play:
         self.copy: Table | None = case.world.copy() if case.versions == "changing" else None
         self.table = self.copy or case.world.table
         self.wanted: int | None = None  # the version that batches meet; None follows the newest
+        memory += case.around.buffer
         join = ss.join(case.algorithm, memory=memory, how=case.how, **case.options)
-        options = {"on": case.on, "select": case.select, "direct": case.access == "direct"}
+        self.folder = case.world.scratch()
+        options = {
+            "on": case.on,
+            "select": case.select,
+            "direct": case.access == "direct",
+            "where": None if case.where is None else case.where.condition,
+            **case.around.options(self.folder),
+        }
         try:
             self.run = join.open(self._master(), **options)
         except BaseException:
@@ -169,6 +187,7 @@ class _Play:
         self._remove()
 
     def _remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
         if self.copy is not None:
             shutil.rmtree(self.copy.path)
 
@@ -200,7 +219,9 @@ class _Play:
             self.disk.broken, self.disk.every = broken, every
         what = rng.choice(("push", "push", "push", "push", "step", "flush"))
         take = rng.choice((None, None, None, 0, 1, 3))
-        if what == "push":
+        if what == "push" and self.case.around.sheds and rng.random() < 0.6:
+            self._offer(rng.choice((0, 1, 20, 60, 200)))
+        elif what == "push":
             self._push(rng.choice((0, 1, 5, 20, 60)), take)
         else:
             self._note(f"{what}, take {take}")
@@ -208,22 +229,44 @@ class _Play:
 
     def _push(self, count: int, take: int | None) -> None:
         """A batch is taken in as a whole, or refused as a whole if a read fails."""
-        shape = self.case.world.shape
-        batch = self.case.stream.draw_batch(self.rng, shape, count, self.pushed)
-        self.pushed += count
+        batch = self._draw_batch(count)
         version = self.wanted or self.table.newest
         self._note(f"push {count} at version {version}, take {take}")
         before = self.run.stats.tuples_in
         self._collect(lambda: self.run.push(batch), take)
         taken = self.run.stats.tuples_in - before
         assert taken in (0, count), f"{taken} of {count} tuples were taken in"
-        if not taken:
+        if taken:
+            self._expect(batch, version)
+        else:
             assert not count or not self.disk.whole, "a batch was refused without a fault"
-            return
-        rows, stream = self.table.versions[version], pa.Table.from_batches([batch])
-        by_key, width = rows.by_key(self.columns), len(self.columns)
-        self.expected += naive.probe(stream, by_key, self.case.on, self.case.how, width)
-        self.matches += len(naive.probe(stream, by_key, self.case.on, "left_semi", width))
+
+    def _offer(self, count: int) -> None:
+        """A batch is accepted as a whole, and what finds no room is shed."""
+        batch = self._draw_batch(count)
+        self._note(f"offer {count}")
+        assert self.run.offer(batch)
+        check_books(self.run)
+        self._expect(batch, self.wanted or self.table.newest)
+
+    def _draw_batch(self, count: int) -> pa.RecordBatch:
+        start, self.pushed = self.pushed, self.pushed + count
+        return self.case.stream.draw_batch(self.rng, self.case.world.shape, count, start)
+
+    def _expect(self, batch: pa.RecordBatch, version: int) -> None:
+        self.expected += self._joined(batch, version, self.case.how)
+        self.matches += len(self._joined(batch, version, "left_semi"))
+
+    def _joined(self, batch: pa.RecordBatch, version: int, how: str) -> naive.Rows:
+        rows, stream, on = (
+            self.table.versions[version],
+            pa.Table.from_batches([batch]),
+            self.case.on,
+        )
+        if self.case.where is not None:
+            chosen = list(self.columns)
+            return naive.conditional(stream, rows.table, on, how, chosen, self.case.where.holds)
+        return naive.probe(stream, rows.by_key(self.columns), on, how, len(self.columns))
 
     def _collect(self, begin: Any, take: int | None) -> bool:
         """Take some or all of the batches. Returns whether a read failed."""
@@ -258,6 +301,9 @@ class _Play:
         assert stats.rows_out == len(self.out)
         assert stats.matched == self.matches, f"{self.matches} should match: {stats.as_dict()}"
         naive.same_rows(self.out, self.expected)
+        if self.case.around.is_ordered:
+            numbers = [row[0] for row in self.out]
+            assert numbers == sorted(numbers), "rows are not in the order of the stream"
 
     def _close(self) -> None:
         """Closed early: all returned rows are expected ones."""

@@ -86,3 +86,6 @@ def test_every_option_is_drawn() -> None:
     assert {case.versions for case in cases} == {"newest", "pinned", "jumping", "changing"}
     assert {case.ends for case in cases} == {"flush", "close"}
     assert {case.faults for case in cases} == {True, False}
+    assert {case.around.order for case in cases} == {None, "stream"}
+    assert {case.around.mode for case in cases} == {None, "considering", "keep"}
+    assert {case.where is None or case.where.operator for case in cases} >= {True, "<=", "!=", None}

@@ -130,6 +130,10 @@ class World:
             self._opened[version, mapped] = opened
         return self._opened[version, mapped]
 
+    def scratch(self) -> Path:
+        """The path of a new folder."""
+        return self.folder / f"scratch-{next(self._copies)}"
+
     def copy(self) -> Table:
         return self.table.copied(self.folder / f"copy-{next(self._copies)}")
 
