@@ -30,12 +30,19 @@ class Lists:
         self.codes = np.empty(chunks * size, np.int64)
         self.state = np.full(chunks * size, MATCHED, np.uint8)
 
-    def place(self, codes: list[int], firsts: list[int], stretches: Any) -> list[int]:
-        """Slots of the tuples that found one; they lie in every other row of a batch."""
+    def place(
+        self, codes: list[int], firsts: list[int], stretches: Any, changed: Any = ()
+    ) -> list[int]:
+        """Slots of the tuples that found one; they lie in every other row of a batch. ``changed``:
+        pairs of a code and the stretch, of two pages, that has it."""
         batch = np.repeat(np.array(codes, np.int64), 2)
         slots = np.empty(len(codes), np.int32)
+        moved = sorted(changed)
         placed, self.vacant = sweep.place(
-            batch, np.arange(0, len(batch), 2), stretches, np.array(firsts, np.int64), self.size,
+            batch, np.arange(0, len(batch), 2), stretches, np.array(firsts, np.int64),
+            np.array([code for code, _ in moved], np.int64),
+            np.array([2 * stretch + 1 for _, stretch in moved], np.int32),
+            np.arange(0, 2 * len(self.head) + 1, 2), self.size,
             self.head, self.fill, self.next_chunk, self.free, self.vacant,
             self.codes, self.state, slots,
         )  # fmt: skip
@@ -65,11 +72,14 @@ def test_tuples_wait_in_the_list_of_their_stretch(seed: int) -> None:
     size, chunks = rng.choice([1, 2, 5]), rng.randint(1, 12)
     lists, waiting = Lists(len(firsts), chunks, size), [[] for _ in firsts]
     extremes = [-(2**63), 2**63 - 1]
+    some = rng.sample([*range(-60, 60), *extremes], rng.choice([0, 1, 3, 40]))
+    changed = {code: rng.randrange(len(firsts)) for code in some}
     for _ in range(20):
         codes = [rng.choice([rng.randrange(-60, 60), *firsts, *extremes]) for _ in range(6)]
         owners = [max([s for s, f in enumerate(firsts) if f <= c], default=0) for c in codes]
+        owners = [changed.get(c, owner) for c, owner in zip(codes, owners, strict=True)]
         known = np.array(owners, np.int32) if rng.random() < 0.3 else NO_STRETCHES
-        slots = lists.place(codes, firsts, known)
+        slots = lists.place(codes, firsts, known, changed.items())
         for slot, code, owner in zip(slots, codes, owners, strict=False):
             waiting[owner].append((slot, code))
             assert lists.state[slot] == WAITING

@@ -60,28 +60,51 @@ def _first_row(page_codes, code, low, guess):
     return begin
 
 
+@compiled(inline=True)
+def _stretch_of(code, firsts, base, slope):
+    """The stretch whose codes begin at or before a code; 0 if none does."""
+    last = len(firsts) - 1
+    if code >= firsts[last]:
+        return last
+    guess = min(max(int((float(code) - base) * slope), 0), last)
+    return max(_first_row(firsts, code + 1, 0, guess) - 1, 0)
+
+
+@compiled(inline=True)
+def _changed_at(code, changed, base, slope):
+    """The position of a code among the changed ones; -1 if it is not one of them."""
+    last = len(changed) - 1
+    guess = min(max(int((float(code) - base) * slope), 0), last)
+    at = _first_row(changed, code, 0, guess)
+    return at if at <= last and changed[at] == code else -1
+
+
 @compiled
 def place(
-    new_codes, rows, stretches, firsts, size, head, fill, next_chunk, free, free_count,
-    codes, state, slots,
+    new_codes, rows, stretches, firsts, changed, changed_pages, first_page,
+    size, head, fill, next_chunk, free, free_count, codes, state, slots,
 ):  # fmt: skip
     """Assign slots to the tuples ``new_codes[rows]``, until a chunk is needed and none is free.
 
-    ``stretches`` is the stretch of each tuple, or empty: then it is looked up in ``firsts``, the
-    first code of every stretch. Returns (tuples placed, free chunks left).
+    ``stretches`` is the stretch of each tuple, or empty: then it is the one of the page that
+    ``changed_pages`` has for a ``changed`` code, and for others it is looked up in ``firsts``, the
+    first code of every stretch of the base. Returns (tuples placed, free chunks left).
     """
-    known = len(stretches) > 0
-    last = len(firsts) - 1
+    known, has_changes = len(stretches) > 0, len(changed) > 0
     base, slope = _line(firsts)
+    changed_base, changed_slope = _line(changed)
     for i in range(len(rows)):
         code = new_codes[rows[i]]
         if known:
             stretch = int(stretches[i])
-        elif code >= firsts[last]:
-            stretch = last
         else:
-            guess = min(max(int((float(code) - base) * slope), 0), last)
-            stretch = max(_first_row(firsts, code + 1, 0, guess) - 1, 0)
+            at = -1
+            if has_changes:
+                at = _changed_at(code, changed, changed_base, changed_slope)
+            if at < 0:
+                stretch = _stretch_of(code, firsts, base, slope)
+            else:
+                stretch = np.searchsorted(first_page[:-1], changed_pages[at], "right") - 1
         at = fill[stretch]
         if at == size:
             if free_count == 0:

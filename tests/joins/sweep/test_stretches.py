@@ -9,13 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from engine.kit import pages_of
+from engine.kit import layout, pages_of
+from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import Stretches, first_pages, stretches_bytes
 from semistream.keys import KeyCodec
 from semistream.master.index import ChangedPages, PageIndex
 
 
-def no_keys() -> list[pa.Array]:
+def no_keys(*_: object) -> list[pa.Array]:
     raise AssertionError("codes are enough")
 
 
@@ -52,7 +53,7 @@ def test_codes_that_are_keys_map_to_stretches() -> None:
     stretches = Stretches(pages_of([[1], [5], [9], [20]]).index, 2)
     assert stretches.firsts.tolist() == [1, 9]
     assert stretches.by_code
-    assert len(stretches.of(np.arange(1), no_keys)) == 0
+    assert len(stretches.of(no_keys)) == 0
 
 
 def test_changed_codes_map_to_the_stretches_of_their_delta() -> None:
@@ -63,9 +64,14 @@ def test_changed_codes_map_to_the_stretches_of_their_delta() -> None:
     index = PageIndex(codec, firsts, whole, boundaries=[3], changed=changed)
     stretches = Stretches(index, 2)
     assert stretches.first_page.tolist() == [0, 2, 3, 4]
-    asked = np.array([1, 3, 6, 9, 10])
-    assert stretches.of(asked, no_keys).tolist() == [0, 2, 0, 0, 1], "9 is deleted: any will do"
     assert stretches.segment_ends == [2, 3]
+    assert len(stretches.of(no_keys)) == 0
+    window = StretchWindow(layout(), StretchWindowSize(8, 0, 0, 1), stretches)
+    asked = np.array([1, 3, 6, 9, 10])
+    assert window.add(asked, [pa.array(asked)], np.arange(5), no_keys) == 5
+    found = [window.collect(stretch, stretch + 1, 0)[0] for stretch in range(3)]
+    waiting = [sorted(window.codes[slots].tolist()) for slots in found]
+    assert waiting == [[1, 6, 9], [10], [3]], "9 is deleted: any stretch will do"
 
 
 def test_keys_map_to_stretches_when_codes_are_hashes() -> None:
@@ -73,7 +79,7 @@ def test_keys_map_to_stretches_when_codes_are_hashes() -> None:
     stretches = Stretches(index, 2)
     assert not stretches.by_code
     keys = [pa.array(["z", "a", "b", "e", "f"]).cast(pa.large_binary())]
-    assert stretches.of(np.zeros(5, np.int64), lambda: keys).tolist() == [1, 0, 0, 0, 1]
+    assert stretches.of(lambda: keys).tolist() == [1, 0, 0, 0, 1]
 
 
 def test_hashes_map_to_stretches_when_pages_are_in_their_order() -> None:
@@ -81,13 +87,13 @@ def test_hashes_map_to_stretches_when_pages_are_in_their_order() -> None:
     stretches = Stretches(source.index, 2)
     assert stretches.by_code
     assert stretches.firsts.tolist() == source.index.firsts[[0, 2]].tolist()
-    assert len(stretches.of(source.index.firsts, no_keys)) == 0
+    assert len(stretches.of(no_keys)) == 0
 
 
 def test_a_table_without_pages_needs_no_keys() -> None:
     index = pages_of([["b"]], pa.string()).index
     empty = PageIndex(index.codec, index.firsts[:0], index.continues[:0], by_code=False)
-    assert len(Stretches(empty, 2).of(np.arange(3), no_keys)) == 0
+    assert len(Stretches(empty, 2).of(no_keys)) == 0
 
 
 @pytest.mark.parametrize("pages", [1, 2, 4])

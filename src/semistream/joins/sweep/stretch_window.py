@@ -110,8 +110,10 @@ class StretchWindow:
         placed, self._free_count = kernels.sweep.place(
             codes,
             rows,
-            self._stretches.of(codes[rows], lambda: keys(rows)),
+            self._stretches.of(lambda: keys(rows)),
             self._stretches.firsts,
+            *self._stretches.changed,
+            self._stretches.first_page,
             self._size,
             self._head,
             self._fill,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from semistream.keys import Codes
 from semistream.master.index import PageIndex
 
 _BYTES = 8 + 8 + 8  # first page, first code; newest chunk and how full it is, in the window
@@ -48,6 +47,8 @@ class Stretches:
         if self.by_code and index.base_pages:
             base = np.searchsorted(self.first_page[:-1], index.base_pages)
             self.firsts = index.firsts[self.first_page[:base]].astype(np.int64)
+        # Codes that are not where the base would have them, and the page of each in a delta.
+        self.changed = index.changed, index.changed_low
         # A visit stays in one segment: these are the stretches after the last of each.
         ends = np.searchsorted(self.first_page, [*index.boundaries, len(index.continues)])
         self.segment_ends: list[int] = np.unique(np.maximum(ends, 1)).tolist()
@@ -59,9 +60,9 @@ class Stretches:
     def nbytes(self) -> int:
         return stretches_bytes(len(self))
 
-    def of(self, codes: Codes, keys: Callable[[], Sequence[pa.Array]]) -> Any:
+    def of(self, keys: Callable[[], Sequence[pa.Array]]) -> Any:
         """The stretch of each of these tuples; empty if it follows from the code alone."""
-        if not self.first_page[-1] or (self.by_code and not self.index.has_changes):
+        if not self.first_page[-1] or self.by_code:
             return _NO_STRETCHES
-        low, _ = self.index.locate_codes(codes) if self.by_code else self.index.locate(keys())
+        low, _ = self.index.locate(keys())
         return (np.searchsorted(self.first_page[:-1], low, side="right") - 1).astype(np.int32)
