@@ -12,6 +12,7 @@ from semistream.engine.compared_types import check_types
 from semistream.engine.conditions import (
     AsOf,
     Condition,
+    Predicate,
     Where,
     conditions_of,
     master_columns,
@@ -144,6 +145,13 @@ class Binding:
                 fields.append(field.with_nullable(True) if self.how == "left" else field)
         self.stream_schema = stream
         self.schema = pa.schema(fields)
+
+    def needed_of_stream(self) -> list[str]:
+        """The stream's columns that decide which rows a tuple meets."""
+        assert self.stream_schema is not None
+        if any(isinstance(one, Predicate) and one.stream is None for one in self.conditions):
+            return list(self.stream_schema.names)
+        return list(dict.fromkeys([*self.stream_key, *stream_columns(self.conditions)]))
 
     def unbind(self) -> None:
         """Undo ``bind``: the first batch was rejected, and the next one sets the schema."""

@@ -68,7 +68,8 @@ class Offers:
 
     def visit_over(self, front: FrontStage) -> None:
         """Offer what was collected if it is much, or if the front stage is still filling."""
-        if 2 * self._rows.count >= self._rows.most or front.count < front.capacity:
+        is_filling = 10 * front.count < 9 * front.capacity
+        if 2 * self._rows.count >= self._rows.most or is_filling:
             self.offer(front)
 
     def offer(self, front: FrontStage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class Visit:
     done: int = 0  # pages that were loaded
     found: int = 0  # pairs
     collided: bool = False  # a tuple has met another key with the same code
-    refused: list[Any] = field(default_factory=list)  # tuples that conditions have kept from a row
+    refused: bool = False  # conditions have kept tuples from rows
 
     @property
     def ended(self) -> bool:

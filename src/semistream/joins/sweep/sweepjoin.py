@@ -348,12 +348,12 @@ class Sweep(Policy):
         if visit.found == len(visit.slots) and self.admission.unique:
             self._unmatched_slots = _NO_SLOTS  # each has one row at most, so each has one
         else:
-            self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
+            self._unmatched_slots = visit.slots[window.state[visit.slots] != states.MATCHED]
         self._unmatched = len(self._unmatched_slots)
         if self._unmatched and not visit.collided:  # no row has these codes
             absent = self._unmatched_slots
-            if visit.refused:
-                absent = np.setdiff1d(absent, np.concatenate(visit.refused))
+            if visit.refused:  # these have rows
+                absent = absent[window.state[absent] == states.WAITING]
             self._absent_keys.add(window.codes[absent])
         self._leave(visit)
 
