@@ -6,7 +6,7 @@ rows are returned in the order of the numbers, with the other columns of the str
 
     push -> queue -> portion -- key, number --> run -> flush -- number, master columns --+
                         |                                                                |
-                        +------------------ columns of the stream ----------> rows in order -> caller
+                        +--------------- columns of the stream --------> rows in order -> caller
 
 A portion has as many tuples as have rows for one reorder buffer, by the rows of the portions before
 it. Should its rows not fit, they are discarded, and the older half of the portion is served first;

@@ -8,6 +8,7 @@ returns: if an iterator is abandoned or a page read fails, the next call continu
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,7 +25,7 @@ from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, SemistreamError
 from semistream.master.pages import PageSource
 from semistream.stats import MemoryUse, Stats
 
@@ -50,6 +51,7 @@ class Run:
         self._closed = False
         self._failed_version: int | None = None  # a version that could not be opened
         self._detached = False  # a switch failed, and so did reattaching
+        self._coming: tuple[int, PageSource | None] | None = None  # see _may_switch
         parts = Parts(self._context)
         self._intake, self._output = parts.intake, parts.output
         self._policy = policy(join, parts)
@@ -200,7 +202,7 @@ class Run:
         if policy.busy:
             policy.resume()
         elif intake and intake.version != self.version:
-            if policy.held:
+            if policy.held and not self._may_switch():
                 policy.begin()
             elif self._drain_output():
                 self._switch_version()
@@ -275,15 +277,41 @@ class Run:
 
     # -- versions --------------------------------------------------------------------------
 
+    def _may_switch(self) -> bool:
+        """Whether no tuple waits that must be served before the next batch's version is opened.
+
+        A version that cannot be opened raises when none waits at all.
+        """
+        version = self._intake.version
+        if self._coming is None or self._coming[0] != version:
+            self._coming = version, None
+            with contextlib.suppress(SemistreamError, OSError):
+                new = self._source.at_version(version)
+                self._context.binding.check_version(new, self.version)
+                self._coming = version, new
+                table = TableShape.of(new, self._context.binding, self._context.direct)
+                plan = self._policy.plan(table, self._stream)
+                # A parked tuple waits for changes: it must be parked before the next one comes.
+                fits = self._output.divert is None and not self._must_allocate(table, plan)
+                self._policy.prepare_switch(self._source, new, plan, fits)
+        return self._coming[1] is not None and self._policy.can_switch
+
+    def _must_allocate(self, table: TableShape, plan: MemoryPlan) -> bool:
+        """Whether this table needs more memory than was allocated."""
+        row = output_row_bytes(self.join, table, self._stream)
+        return 2 * row > self._plan.output or self._policy.outgrown(self._plan, plan)
+
     def _switch_version(self) -> None:
-        """Switch to the next batch's version. No tuple waits, so none is joined with two versions.
+        """Switch to the next batch's version. Tuples that wait still meet the rows of their own.
 
         The new version is checked and planned before the old one is detached. On any failure the
         run stays at the old version and the batch stays queued.
         """
         old = self._source
         self._failed_version = self._intake.version
-        new = old.at_version(self._failed_version)
+        coming, self._coming = self._coming, None
+        new = coming[1] if coming is not None and coming[0] == self._failed_version else None
+        new = new or old.at_version(self._failed_version)
         self._context.binding.check_version(new, old.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         plan = self._policy.plan(table, self._stream)
@@ -305,10 +333,9 @@ class Run:
         self._source, self._table = source, table
         try:
             if self._stream.layout is not None:
-                row = output_row_bytes(self.join, table, self._stream)
-                if 2 * row > self._plan.output or self._policy.outgrown(self._plan, plan):
+                if self._must_allocate(table, plan):
                     self._allocate(plan, self._stream)
-                self._output.set_row_bytes(row)
+                self._output.set_row_bytes(output_row_bytes(self.join, table, self._stream))
         except BaseException:
             self._source, self._table = before
             self._policy.detach()

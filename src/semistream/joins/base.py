@@ -138,9 +138,8 @@ class Join(ABC):
             inner = replace(self, memory=memory, disk_buffer_pages=pages)
             return inner.open(source, on, follow=False, **options)
 
-        return cast(
-            Run, OrderedRun(self, open_run, binding, follow)
-        )  # it has the interface of a run
+        # It has the interface of a run.
+        return cast(Run, OrderedRun(self, open_run, binding, follow))
 
     def _pages_in_order(self, source: PageSource, binding: Binding, memory: int) -> int | None:
         """Disk buffer of a run that serves portions: as without order. Each portion is a sweep over

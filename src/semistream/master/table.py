@@ -235,6 +235,10 @@ class MasterTable:
         table.pages.adopt_checks(self.pages)
         return table
 
+    def shares_base(self, other: Any) -> bool:
+        """Whether the pages of the base are the same, and only deltas differ."""
+        return isinstance(other, MasterTable) and self.manifest.base == other.manifest.base
+
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
         """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache.
 

@@ -87,13 +87,14 @@ class VisitMatch:
         return bool(self._cursor[0] >= len(visit.slots))
 
     def _whole_keys(self, visit: Visit, loaded: LoadedPages, slots: Any, before: Any) -> slice:
-        """The pairs of tuples that have met all rows of their key: a front stage caches whole keys."""
+        """The pairs of tuples that have met all rows of their key: a front stage caches whole
+        keys."""
         if self._distinct or self._takes_one_row or not len(slots):
             return slice(None)
         if len(loaded.pages) < len(visit.pages):  # a key may go on in pages that are not loaded
             return slice(0, 0)
-        # A call of the kernel may begin and end within the pairs of a tuple. Any other tuple has met
-        # all rows of its key, also if its key has more tuples than one output batch has rows.
+        # A call of the kernel may begin and end within the pairs of a tuple. Any other tuple has
+        # met all rows of its key, also if its key has more tuples than one output batch has rows.
         first, last = 0, len(slots)
         if before[2] >= 0:
             first = _leading(slots, visit.slots[before[0]])
