@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 import semistream as ss
+from lab.engine_data import ROW_BYTES
 from semistream import workload
 
 RAISE = 1_000_000.0  # added to a changed product's price, which is lower: shows what changed
+_DESCRIPTION = ("a changed description of the usual length, " * 2)[: ROW_BYTES - 28]
 
 
 def changed_rows(table: ss.MasterTable, keys: np.ndarray) -> pa.Table:
@@ -24,7 +26,7 @@ def changed_rows(table: ss.MasterTable, keys: np.ndarray) -> pa.Table:
             "price": workload.price_of(keys) + RAISE,
             "supplier_id": np.full(count, 1, np.int32),
             "category": np.full(count, 1, np.int32),
-            "description": pa.array(["a changed description of the usual length, " * 2] * count),
+            "description": pa.array([_DESCRIPTION] * count),
         },
         schema=table.schema,
     )

@@ -41,9 +41,9 @@ class Policy(ABC):
     """One algorithm, working on the parts of one run.
 
     ``attach`` and ``detach`` follow the versions of the table, ``allocate`` the memory plan; no
-    tuple waits when they are called, unless ``can_switch`` says otherwise. Everything else happens within the loop. A page read may
-    raise anywhere in ``begin`` and ``resume``: no tuple has left, and the next call
-    retries it.
+    tuple waits when they are called, unless ``can_switch`` says otherwise. Everything else happens
+    within the loop. A page read may raise anywhere in ``begin`` and ``resume``: no tuple has left,
+    and the next call retries it.
 
     An iteration starts with ``context.iteration_begins()`` and ends with ``iteration_over()`` (or
     with ``context.iteration_ends()``, where the policy sets ``full`` itself). A tuple that leaves

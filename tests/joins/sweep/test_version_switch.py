@@ -27,7 +27,7 @@ def rows(keys: Any, version: int) -> pa.Table:
 class Changing:
     """A run with waiting tuples, and what every tuple should meet."""
 
-    def __init__(self, folder: Path, memory: int = 700_000, **options: Any) -> None:
+    def __init__(self, folder: Path, memory: int = 1_000_000, **options: Any) -> None:
         self.random = np.random.default_rng(1)
         self.versions = np.zeros(KEYS, np.int64)
         self.table = build(
@@ -76,7 +76,7 @@ def test_a_push_at_a_change_does_little_more_than_others(changing: Changing) -> 
         changing.push()
     waited = changing.run.stats.waiting
     assert waited > 5 * PUSH
-    changing.upsert(np.arange(0, 200, 2))  # the first one divides memory again: the index grows
+    changing.upsert(np.arange(0, 200, 2))
     changing.push()
     for _ in range(40):
         changing.push()

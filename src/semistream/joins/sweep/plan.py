@@ -126,9 +126,9 @@ def plan_growing(
     front: Part,
     cache: str,
 ) -> SweepPlan:
-    """A plan for a run: where the table changes, with room for an index that grows, so that memory
-    need not be divided again, nor the window be emptied, at every change."""
-    growth = parse_size(join.memory) // settings.index_growth_share if table.boundaries else 0
+    """A plan for a run: with room for an index that grows, so that memory need not be divided
+    again, nor the window be emptied, at every change of the table."""
+    growth = parse_size(join.memory) // settings.index_growth_share if table.by_code else 0
     grown = replace(table, index_bytes=table.index_bytes + growth)
 
     def planned(one: Planned) -> SweepPlan:

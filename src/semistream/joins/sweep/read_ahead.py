@@ -37,6 +37,11 @@ class Visit:
     collided: bool = False  # a tuple has met another key with the same code
     refused: bool = False  # conditions have kept tuples from rows
 
+    def unread(self) -> Visit:
+        """The same visit, without a request: its reader is gone."""
+        self.reader = self.read = None
+        return self
+
     @property
     def ended(self) -> bool:
         return self.done == len(self.pages)

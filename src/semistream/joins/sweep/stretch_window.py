@@ -86,7 +86,8 @@ class StretchWindow:
         self._fill = np.full(len(stretches), self._size, np.int32)
 
     def follow(self, stretches: Stretches, kept: int) -> None:
-        """Wait for stretches of which the first ``kept`` are the same; no tuple waits for others."""
+        """Wait for other stretches, of which the first ``kept`` are the same. No tuple waits for
+        the others."""
         head, fill = self._head[:kept], self._fill[:kept]
         listed = self._listed
         self.wait_for(stretches)

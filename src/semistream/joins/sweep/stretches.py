@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,7 @@ def first_pages(continues: Any, pages: int, boundaries: Sequence[int] = ()) -> A
     crosses a boundary, where a delta begins."""
     count = len(continues)
     cuts = sorted({0, *(bound for bound in boundaries if 0 < bound < count), max(1, count)})
-    parts = [
-        low + _first_pages(continues[low:high], pages)
-        for low, high in zip(cuts, cuts[1:], strict=False)
-    ]
+    parts = [low + _first_pages(continues[low:high], pages) for low, high in pairwise(cuts)]
     return np.r_[(*parts, count)]  # an empty master has one empty stretch
 
 

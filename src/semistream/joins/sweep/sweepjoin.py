@@ -115,6 +115,7 @@ class Sweep(Policy):
         self._mover = MemoryMover() if join.front_stage is None and counts else None
         self._served_before = 0  # tuples, when the front stage was last aged
         self._switch = VersionSwitch()
+        self._visits: deque[Visit] = deque()
 
     # -- versions and memory ---------------------------------------------------------------
 
@@ -126,7 +127,8 @@ class Sweep(Policy):
         self._table = table
         self._stretches = Stretches(source.index, plan.buffer_pages)
         self._reads = ReadAhead(self.context, source, plan)
-        self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
+        # Found ahead, in the order of the sweep. Those that stay are requested again.
+        self._visits = deque(visit.unread() for visit in (self._visits if kept else ()))
         self._visit: Visit | None = None  # that is being joined,
         self._loaded: LoadedPages | None = None  # with these pages
         self._unmatched_slots: Slots | None = None  # of its tuples that are still to go out
@@ -153,13 +155,15 @@ class Sweep(Policy):
         self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
     ) -> None:
         self._switch.prepare(old, new, self._stretches, plan.buffer_pages, fits)
+        self._visits = deque(sorted(self._visits, key=lambda visit: visit.in_base))
 
     @property
     def can_switch(self) -> bool:
         kept, window = self._switch.kept, self._window
         if window is None or not window.count:
             return True
-        return kept > 0 and not self._visits and not self._route.waiting_from(window, kept)
+        urgent = self._visits and not self._visits[0].in_base
+        return kept > 0 and not urgent and not self._route.waiting_from(window, kept)
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         settings, cache, share = self.context.settings, self.join.cache, self.join.front_stage
@@ -308,10 +312,13 @@ class Sweep(Policy):
     def begin(self) -> None:
         """Go on to the next pages that tuples wait for."""
         self.context.iteration_begins()
-        if not self._visits:
-            self._look_ahead()
-        if not self._visits:  # a switch that was prepared did not happen
-            self._switch.kept = 0
+        assert self._window is not None
+        urgent = None
+        if self._switch.kept:  # a switch is near: first tuples that wait for a delta
+            urgent = self._route.next_visit(self._window, self._switch.kept)
+        if urgent is not None:
+            self._visits.appendleft(urgent)
+        elif not self._visits:
             self._look_ahead()
         visit = self._visits[0]
         loaded = self._reads.load(visit) if len(visit.pages) else None
@@ -320,14 +327,15 @@ class Sweep(Policy):
         self._offers.outdated = self._switch.outdated(visit)
         if loaded is not None:
             self._matching.start(visit, loaded, self.admission.unique)
-        self._look_ahead()
+        if not self._switch.kept:
+            self._look_ahead()
 
     def _look_ahead(self) -> None:
         """Find the visits that come next, and let the disk begin to read their pages."""
         assert self._window is not None
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
-            visit = self._route.next_visit(self._window, self._switch.kept)
+            visit = self._route.next_visit(self._window)
             if visit is None:
                 break
             if self._route.sweeps > sweeps:

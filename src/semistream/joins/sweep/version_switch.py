@@ -2,10 +2,9 @@
 
 A change adds a delta; the pages of the base stay. A tuple that waits for a page of the base
 meets the row there that its own version has, also when the run has moved to a newer version. So
-before a switch only two kinds of tuples are served: those of visits that were found ahead, and
-those that wait for pages of deltas, which a change may fold together. What such late visits to the
-base find out about a key must not be remembered if the key has changed since: the row that they
-read is hidden in the new version.
+before a switch only the tuples are served that wait for pages of deltas, which a change may fold
+together. What later visits to the base find out about a key must not be remembered if the key has
+changed since: the row that they read is hidden in the new version.
 """
 
 from __future__ import annotations
