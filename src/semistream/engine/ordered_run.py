@@ -141,6 +141,11 @@ class OrderedRun:
         return self._run.source.newest_version() if self._follow else self._wanted
 
     @property
+    def age(self) -> float | None:
+        """Seconds since the open version was last known to be in step with its source."""
+        return self._run.age
+
+    @property
     def source(self) -> PageSource:
         """The master table at :attr:`version`."""
         return self._run.source

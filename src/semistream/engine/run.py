@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from semistream.engine.age_limit import AgeLimit
 from semistream.engine.binding import Binding
 from semistream.engine.context import Clock, Context
 from semistream.engine.intake import Intake
@@ -43,8 +44,10 @@ class Run:
         follow: bool,
         observer: Observer | None,
         clock: Clock,
+        age_limit: AgeLimit | None = None,
     ) -> None:
         self.join = join
+        self._age_limit = age_limit
         self._context = Context(binding, observer or Observer(), clock, direct)
         self._follow = follow
         self._wanted = source.version
@@ -72,6 +75,8 @@ class Run:
         """
         self._check_open()
         version = self.next_version
+        if self._age_limit is not None:
+            self._age_limit.check(self._source, version)
         self._check_batch(batch)
         self.stats.tuples_in += batch.num_rows
         self._context.observer.pushed(batch.num_rows)
@@ -144,6 +149,13 @@ class Run:
     def next_version(self) -> int:
         """The version with which a batch is joined that is pushed now."""
         return self._source.newest_version() if self._follow else self._wanted
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the open version was last known to be in step with its source; None if it
+        follows none."""
+        age_at = getattr(self._source, "age_at", None)
+        return None if age_at is None else age_at(self.version)
 
     @property
     def source(self) -> PageSource:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from semistream.engine.age_limit import AgeLimit
 from semistream.engine.binding import HOWS, Binding, On, Select
 from semistream.engine.conditions import Where
 from semistream.engine.context import Clock
@@ -79,6 +80,8 @@ class Join(ABC):
         unmatched: str | None = None,
         parking: Parking | None = None,
         wall_clock: Clock = time.time,
+        max_age: float | str | None = None,
+        too_old: str = "warn",
     ) -> Run:
         """Start a run against a master table (or, where order is not needed, Parquet files).
 
@@ -93,6 +96,10 @@ class Join(ABC):
         rate (:class:`~semistream.overload.shedding_run.SheddingRun`). ``unmatched="park"`` with
         ``parking`` keeps unmatched tuples until their key arrives
         (:class:`~semistream.overload.parking_run.ParkingRun`); ages are measured by ``wall_clock``.
+
+        ``max_age`` of the data, such as ``"10m"``: while the table was last in step with its source
+        longer ago, ``push`` warns once (``too_old="warn"``) or raises, and takes no tuple
+        (``"raise"``). ``run.age`` is the age.
         """
         source = open_source(master)
         self.check_source(source)
@@ -107,11 +114,12 @@ class Join(ABC):
                 raise ConfigError("order cannot be combined with shedding or parking")
             return self._open_ordered(
                 order, follow, source, on, binding, select=select, where=where, as_of=as_of,
-                direct=direct, observer=observer, clock=clock,
+                direct=direct, observer=observer, clock=clock, max_age=max_age, too_old=too_old,
             )  # fmt: skip
+        limit = None if max_age is None else AgeLimit(source, max_age, too_old, wall_clock)
 
         def start(join: Join) -> Run:
-            return Run(join, self.policy, source, binding, direct, follow, observer, clock)
+            return Run(join, self.policy, source, binding, direct, follow, observer, clock, limit)
 
         if shedding is None and buffer is None and unmatched is None and parking is None:
             return start(self)

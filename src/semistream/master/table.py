@@ -391,6 +391,14 @@ class MasterTable:
 
         return age_of(self.store, self.manifest)
 
+    def age_at(self, version: int) -> float | None:
+        """The same for another version of the table."""
+        from semistream.master.sync import age_of
+
+        is_own = version == self.version
+        manifest = self.manifest if is_own else manifests.read_manifest(self.store, version)
+        return age_of(self.store, manifest)
+
     def compact(self) -> MasterTable:
         """Merge all deltas into one segment; a no-op without deltas."""
         from semistream.master.changes import compact
