@@ -20,16 +20,16 @@ _DESCRIPTION = ("a changed description of the usual length, " * 2)[: ROW_BYTES -
 def changed_rows(table: ss.MasterTable, keys: np.ndarray) -> pa.Table:
     """The rows of these products with other prices; everything else may be anything."""
     count = len(keys)
-    return pa.table(
-        {
-            "product_id": keys,
-            "price": workload.price_of(keys) + RAISE,
-            "supplier_id": np.full(count, 1, np.int32),
-            "category": np.full(count, 1, np.int32),
-            "description": pa.array([_DESCRIPTION] * count),
-        },
-        schema=table.schema,
-    )
+    columns = {
+        "product_id": keys,
+        "price": workload.price_of(keys) + RAISE,
+        "supplier_id": np.full(count, 1, np.int32),
+        "category": np.full(count, 1, np.int32),
+        "description": pa.array([_DESCRIPTION] * count),
+    }
+    # A table that was built from a database also has the version of its rows.
+    schema = pa.schema([table.schema.field(name) for name in columns])
+    return pa.table(columns, schema=schema)
 
 
 def random_keys(rows: int, count: int, seed: int) -> np.ndarray:

@@ -125,17 +125,17 @@ def plan_growing(
     settings: Settings,
     front: Part,
     cache: str,
-) -> SweepPlan:
+) -> MemoryPlan:
     """A plan for a run: with room for an index that grows, so that memory need not be divided
     again, nor the window be emptied, at every change of the table."""
     growth = parse_size(join.memory) // settings.index_growth_share if table.by_code else 0
     grown = replace(table, index_bytes=table.index_bytes + growth)
 
     def planned(one: Planned) -> SweepPlan:
-        return plan_sweep(one, grown, stream, settings, front, cache)
+        return replace(plan_sweep(one, grown, stream, settings, front, cache), growth=growth)
 
     try:
-        return replace(within_budget(join, planned), growth=growth)
+        return within_budget(join, planned)
     except BudgetError:
         if not growth:
             raise

@@ -116,6 +116,8 @@ class Sweep(Policy):
         self._served_before = 0  # tuples, when the front stage was last aged
         self._switch = VersionSwitch()
         self._visits: deque[Visit] = deque()
+        self._route: Route
+        self._absent_keys: AbsentKeys
 
     # -- versions and memory ---------------------------------------------------------------
 
