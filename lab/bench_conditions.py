@@ -1,11 +1,22 @@
 """The conditions benchmark: as-of joins, range conditions and ordered output.
 
-    python -m lab.bench_conditions --size small          # R = 200,000 rows, less than a minute
-    python -m lab.bench_conditions --size full --spark   # R = 5 million rows
+    python -m lab.bench_conditions                              # R = 200,000 rows, a minute
+    python -m lab.bench_conditions --size full --cells as-of    # R = 5 million rows
+    python -m lab.bench_conditions --size full --cells order --turns 3
+    python -m lab.bench_conditions --size full --cells spark
+    python -m lab.bench_conditions --size full --cells band
+    python -m lab.bench_conditions --size pairs                 # 10 million pairs, exactness only
 
-Pin it to one core for figures: ``taskset -c 0``. Every result is compared with that of DuckDB,
-which has R loaded in memory. Rates are tuples per second of a warm run. ``--spark`` adds Spark's
-own range join of the same tuples, with one core. The exit code is 1 if an answer is wrong.
+as-of   an as-of join beside the same table's equality join: at least 0.5 of its rate
+order   the as-of join with order="stream" beside that without: at least 0.6
+spark   the as-of join beside Spark's own range join of the same tuples, one core: at least 10x
+band    a band join without an equality beside DuckDB with R loaded: at least its rate
+
+Pin it to one core for figures: ``taskset -c 0``. Rates are tuples per second of CPU time of a warm
+run; joins that are compared run in turns, and the best of ``--turns`` counts, as a machine has
+other work. Every answer is compared with that of DuckDB, which has R loaded in memory: number of
+rows and sums of a column and of a hash of each pair. The exit code is 1 if an answer is wrong, and
+at the full size also if a target is missed.
 """
 
 from __future__ import annotations
@@ -17,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +53,10 @@ class Size:
 SIZES = {
     "small": Size(200_000, 200_000, 20_000),
     "full": Size(5_000_000, 4_000_000, 50_000),
+    "pairs": Size(2_000_000, 10_000_000, 100_000),
 }
+TARGETS = {"as of / equality": 0.5, "in order / not": 0.6, "as of / Spark": 10.0,
+           "band / DuckDB": 1.0}  # fmt: skip
 
 
 def history(rows: int) -> pa.Table:
@@ -69,28 +84,36 @@ def batches(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
     yield from table.combine_chunks().to_batches(max_chunksize=rows)
 
 
-def rate(master: Any, stream: pa.Table, push: int, **options: Any) -> tuple[float, int, int]:
-    """(tuples per second of the second half, output rows, sum of v0)."""
+Answer = tuple[int, int, int]
+"""Rows, the sum of a column of the master, and that of a product of both sides modulo a prime."""
+
+PRIME = 1_000_003
+
+
+def answer(out: pa.RecordBatch) -> Any:
+    n, value = out.column("n").to_numpy(), out.column("v0").to_numpy()
+    pairs = (n % PRIME) * (value % PRIME) % PRIME
+    return np.array([out.num_rows, np.sum(value), np.sum(pairs)], np.int64)
+
+
+def rate(join: Any, master: Any, stream: pa.Table, push: int, **options: Any) -> Any:
+    """(tuples per second of the second half, answer)."""
     half = len(stream) // 2 // push * push
-    rows = total = 0
-    with ss.join("sweepjoin", memory=MEMORY).open(master, **options) as run:
-
-        def serve(part: pa.Table, is_last: bool) -> None:
-            nonlocal rows, total
-            calls = [(run.push, (batch,)) for batch in batches(part, push)]
-            for call, given in [*calls, *([(run.flush, ())] if is_last else [])]:
-                for out in call(*given):
-                    rows += out.num_rows
-                    total += int(np.sum(out.column("v0").to_numpy()))
-
-        serve(stream.slice(0, half), is_last=False)
-        start = time.perf_counter()
-        serve(stream.slice(half), is_last=True)
-        seconds = time.perf_counter() - start
-    return (len(stream) - half) / seconds, rows, total
+    found = np.zeros(3, np.int64)
+    with join.open(master, **options) as run:
+        for batch in batches(stream.slice(0, half), push):
+            found += sum((answer(out) for out in run.push(batch)), np.zeros(3, np.int64))
+        start, checking = time.process_time(), 0.0
+        for batch in [*batches(stream.slice(half), push), None]:
+            for out in run.flush() if batch is None else run.push(batch):
+                began = time.process_time()
+                found += answer(out)
+                checking += time.process_time() - began
+        seconds = time.process_time() - start - checking
+    return (len(stream) - half) / seconds, tuple(found.tolist())
 
 
-def duck(sql: str, master: pa.Table, stream: pa.Table) -> tuple[float, int, int]:
+def duck(sql: str, master: pa.Table, stream: pa.Table) -> tuple[float, Answer]:
     """The same by DuckDB with one thread, with both tables loaded before the clock starts."""
     import duckdb
 
@@ -99,14 +122,16 @@ def duck(sql: str, master: pa.Table, stream: pa.Table) -> tuple[float, int, int]
         database.register("given", table)
         database.execute(f"create table {name} as select * from given")
         database.unregister("given")
-    start = time.perf_counter()
-    rows, total = database.execute(sql).fetchall()[0]
-    return len(stream) / (time.perf_counter() - start), int(rows), int(total or 0)
+    start = time.process_time()
+    found = database.execute(f"select {COUNTED} from {sql}").fetchall()[0]
+    seconds = time.process_time() - start
+    return len(stream) / seconds, tuple(int(value or 0) for value in found)
 
 
-AS_OF = """select count(*), sum(v0) from s asof join r
-           on s.product_id = r.product_id and s.t >= r.since"""
-EQUAL = "select count(*), sum(v0) from s join r on s.product_id = r.product_id"
+COUNTED = f"count(*), sum(v0), sum((n % {PRIME}) * (v0 % {PRIME}) % {PRIME})"
+AS_OF = "s asof join r on s.product_id = r.product_id and s.t >= r.since"
+EQUAL = "s join r on s.product_id = r.product_id"
+BAND = "s join r on x between low and high"
 
 
 def spark_rate(master: pa.Table, stream: pa.Table, folder: Path) -> float:
@@ -129,6 +154,7 @@ def spark_rate(master: pa.Table, stream: pa.Table, folder: Path) -> float:
         f.col("until").isNull() | (f.col("t") < f.col("until"))
     )
     joined = tuples.join(rows, "product_id").where(valid)
+    joined.limit(1).collect()  # starts what Spark starts at its first query
     start = time.perf_counter()
     joined.agg(f.count("*"), f.sum("v0")).collect()
     seconds = time.perf_counter() - start
@@ -136,7 +162,59 @@ def spark_rate(master: pa.Table, stream: pa.Table, folder: Path) -> float:
     return len(stream) / seconds
 
 
-def band_cell(folder: Path, size: Size) -> list[str]:
+class Report:
+    """Ratios, and what was wrong."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns = turns
+        self.wrong: list[str] = []
+        self.missed: list[str] = []
+
+    def in_turns(self, cells: dict[str, Any]) -> dict[str, float]:
+        """The best rate of each; a cell returns (rate, answer), and its name ends its answer."""
+        best: dict[str, float] = {}
+        for _ in range(self.turns):
+            for name, (cell, expected) in cells.items():
+                found, given = cell()
+                best[name] = max(best.get(name, 0.0), found)
+                if expected is not None and given != expected and name not in self.wrong:
+                    self.wrong.append(name)
+        for name, found in best.items():
+            print(f"{name:22} {found:12,.0f} tuples/s")
+        return best
+
+    def ratio(self, name: str, found: float) -> None:
+        least = TARGETS[name]
+        print(f"{name:22} {found:12.2f}   target {least}")
+        if found < least:
+            self.missed.append(name)
+
+
+def history_cells(names: list[str], folder: Path, size: Size, report: Report) -> None:
+    table, stream = history(size.rows), sales(size)
+    master = ss.MasterTable.build(table, folder / "r", key="product_id", history="since")
+    join = ss.join("sweepjoin", memory=MEMORY)
+    as_of = partial(rate, join, master, stream, size.push, on="product_id", as_of="t")
+    theirs, expected = duck(AS_OF, table, stream)
+    print(f"{'DuckDB, as of':22} {theirs:12,.0f} tuples/s, {expected[0]:,} rows")
+    cells: dict[str, Any] = {"as of": (as_of, expected)}
+    if "as-of" in names:
+        equality = partial(rate, join, master, stream, size.push, on="product_id")
+        cells["equality"] = equality, duck(EQUAL, table, stream)[1]
+    if "order" in names:
+        cells["as of, in order"] = partial(as_of, order="stream"), expected
+    found = report.in_turns(cells)
+    if "as-of" in names:
+        report.ratio("as of / equality", found["as of"] / found["equality"])
+    if "order" in names:
+        report.ratio("in order / not", found["as of, in order"] / found["as of"])
+    if "spark" in names:
+        spark = spark_rate(table, stream, folder)
+        print(f"{'Spark, range join':22} {spark:12,.0f} tuples/s")
+        report.ratio("as of / Spark", found["as of"] / spark)
+
+
+def band_cell(folder: Path, size: Size, report: Report) -> None:
     """A band join without an equality, by MESHJOIN; about two rows for each tuple."""
     random = np.random.default_rng(3)
     wide = 4 * size.rows
@@ -145,18 +223,12 @@ def band_cell(folder: Path, size: Size) -> list[str]:
     table = pa.table({"low": begins, "high": begins + 8, "v0": values})
     stream = pa.table({"n": np.arange(size.tuples), "x": random.integers(0, wide, size.tuples)})
     master = ss.MasterTable.build(table, folder / "band", key="low")
-    rows = total = 0
-    start = time.perf_counter()
-    join = ss.join("meshjoin", memory=MEMORY)
-    with join.open(master, where=ss.Between("x", "low", "high"), select=["v0"]) as run:
-        for out in (out for batch in batches(stream, size.push) for out in run.push(batch)):
-            rows, total = rows + out.num_rows, total + int(np.sum(out.column("v0").to_numpy()))
-        for out in run.flush():
-            rows, total = rows + out.num_rows, total + int(np.sum(out.column("v0").to_numpy()))
-    ours = size.tuples / (time.perf_counter() - start)
-    theirs = duck("select count(*), sum(v0) from s join r on x between low and high", table, stream)
-    print(f"{'band join':18} {ours:12,.0f} tuples/s   DuckDB {theirs[0]:12,.0f}   rows {rows:,}")
-    return [] if (rows, total) == theirs[1:] else ["band join"]
+    join, where = ss.join("meshjoin", memory=MEMORY), ss.Between("x", "low", "high")
+    ours = partial(rate, join, master, stream, size.push, where=where, select=["v0"])
+    theirs, expected = duck(BAND, table, stream)
+    found = report.in_turns({"band": (ours, expected)})
+    print(f"{'DuckDB, band':22} {theirs:12,.0f} tuples/s, {expected[0]:,} rows")
+    report.ratio("band / DuckDB", found["band"] / theirs)
 
 
 def main() -> int:
@@ -164,38 +236,23 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("--size", choices=SIZES, default="small")
-    parser.add_argument("--spark", action="store_true", help="also Spark's own range join")
+    parser.add_argument("--cells", default="as-of,order,band")
+    parser.add_argument("--turns", type=int, default=2)
     arguments = parser.parse_args()
-    size = SIZES[arguments.size]
+    size, names = SIZES[arguments.size], arguments.cells.split(",")
+    report = Report(1 if arguments.size == "pairs" else arguments.turns)
+    pa.set_cpu_count(1)
     folder = Path(tempfile.mkdtemp(prefix="semistream-conditions-"))
-    wrong = []
     try:
-        table, stream = history(size.rows), sales(size)
-        master = ss.MasterTable.build(table, folder / "r", key="product_id", history="since")
-        cells = {
-            "equality": ({"on": "product_id"}, EQUAL),
-            "as of": ({"on": "product_id", "as_of": "t"}, AS_OF),
-            "as of, in order": ({"on": "product_id", "as_of": "t", "order": "stream"}, AS_OF),
-        }
-        found = {}
-        for name, (options, sql) in cells.items():
-            ours, theirs = rate(master, stream, size.push, **options), duck(sql, table, stream)
-            found[name] = ours[0]
-            if ours[1:] != theirs[1:]:
-                wrong.append(name)
-            rates = f"{ours[0]:12,.0f} tuples/s   DuckDB {theirs[0]:12,.0f}"
-            print(f"{name:18} {rates}   rows {ours[1]:,}")
-        wrong += band_cell(folder, size)
-        print(f"as of / equality         {found['as of'] / found['equality']:.2f}")
-        print(f"in order / not           {found['as of, in order'] / found['as of']:.2f}")
-        if arguments.spark:
-            spark = spark_rate(table, stream, folder)
-            times = found["as of"] / spark
-            print(f"Spark's range join {spark:12,.0f} tuples/s; as of is {times:.1f}x")
+        if {"as-of", "order", "spark"} & set(names):
+            history_cells(names, folder, size, report)
+        if "band" in names:
+            band_cell(folder, size, report)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print(f"wrong answers: {', '.join(wrong)}" if wrong else "all answers equal DuckDB's")
-    return 1 if wrong else 0
+    wrong = ", ".join(report.wrong)
+    print(f"wrong answers: {wrong}" if wrong else "all answers equal DuckDB's")
+    return 1 if report.wrong or (report.missed and arguments.size == "full") else 0
 
 
 if __name__ == "__main__":

@@ -10,24 +10,26 @@ import numpy as np
 import pyarrow as pa
 
 import semistream as ss
+from lab.engine_data import ROW_BYTES
 from semistream import workload
 
 RAISE = 1_000_000.0  # added to a changed product's price, which is lower: shows what changed
+_DESCRIPTION = ("a changed description of the usual length, " * 2)[: ROW_BYTES - 28]
 
 
 def changed_rows(table: ss.MasterTable, keys: np.ndarray) -> pa.Table:
     """The rows of these products with other prices; everything else may be anything."""
     count = len(keys)
-    return pa.table(
-        {
-            "product_id": keys,
-            "price": workload.price_of(keys) + RAISE,
-            "supplier_id": np.full(count, 1, np.int32),
-            "category": np.full(count, 1, np.int32),
-            "description": pa.array(["a changed description of the usual length, " * 2] * count),
-        },
-        schema=table.schema,
-    )
+    columns = {
+        "product_id": keys,
+        "price": workload.price_of(keys) + RAISE,
+        "supplier_id": np.full(count, 1, np.int32),
+        "category": np.full(count, 1, np.int32),
+        "description": pa.array([_DESCRIPTION] * count),
+    }
+    # A table that was built from a database also has the version of its rows.
+    schema = pa.schema([table.schema.field(name) for name in columns])
+    return pa.table(columns, schema=schema)
 
 
 def random_keys(rows: int, count: int, seed: int) -> np.ndarray:

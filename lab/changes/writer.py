@@ -1,6 +1,7 @@
-"""Upserts by another process: ``python -m lab.changes.writer TABLE ROWS COUNT SECONDS``.
+"""Changes by another process: ``python -m lab.changes.writer TABLE KIND ROWS COUNT SECONDS MOST``.
 
-Publishes COUNT versions of ROWS rows each, one every SECONDS, and prints how long each took.
+Publishes COUNT versions of ROWS rows each, one every SECONDS, for at most MOST seconds, and prints
+how long each took. KIND: ``upsert`` changes rows, ``append`` adds some.
 """
 
 from __future__ import annotations
@@ -9,16 +10,23 @@ import json
 import sys
 import time
 
+import numpy as np
+
 import semistream as ss
 from lab.changes.rows import changed_rows, random_keys
 
 
-def main(path: str, rows: int, count: int, interval: float) -> None:
+def main(path: str, kind: str, rows: int, count: int, interval: float, most: float) -> None:
     table = ss.MasterTable.open(path)
-    seconds = []
+    first = table.num_rows + 1
+    seconds: list[float] = []
     began = time.monotonic()
-    for number in range(count):
-        data = changed_rows(table, random_keys(table.num_rows, rows, number))
+    while len(seconds) < count and time.monotonic() - began < most:
+        number = len(seconds)
+        keys = random_keys(first - 1, rows, number)
+        if kind == "append":
+            keys = np.arange(first + number * rows, first + (number + 1) * rows)
+        data = changed_rows(table, keys)
         start = time.monotonic()
         table = table.upsert(data)
         seconds.append(time.monotonic() - start)
@@ -29,4 +37,5 @@ def main(path: str, rows: int, count: int, interval: float) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4]))
+    table, kind, *numbers = sys.argv[1:]
+    main(table, kind, int(numbers[0]), int(numbers[1]), float(numbers[2]), float(numbers[3]))

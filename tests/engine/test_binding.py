@@ -292,3 +292,21 @@ def test_a_column_that_may_be_null_now(how: str) -> None:
             made.check_version(lax, 1)
     else:
         made.check_version(lax, 1)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string_view(), pa.binary_view(), pa.list_(pa.string_view())], ids=str
+)
+def test_columns_that_arrow_cannot_copy_are_refused(kind: pa.DataType) -> None:
+    with pytest.raises(ss.SchemaError, match=r"column 'text' has the type .*view.*; cast it"):
+        bound(stream=STREAM.append(pa.field("text", kind)))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.dictionary(pa.int8(), pa.string()), pa.null(), pa.list_view(pa.int64()), pa.uuid(),
+     pa.map_(pa.string(), pa.int64()), pa.sparse_union([pa.field("a", pa.int64())])],
+    ids=str,
+)  # fmt: skip
+def test_other_columns_are_not(kind: pa.DataType) -> None:
+    assert names(bound(stream=STREAM.append(pa.field("x", kind))))[3] == "x"

@@ -35,6 +35,12 @@ def test_the_engine_only(tmp_path: Path) -> None:
     assert "500,000 sales in, 500,000 rows out, version 2" in said
 
 
+def test_a_table_with_history(tmp_path: Path) -> None:
+    said = run("as_of_history.py", tmp_path)
+    assert "100,000 sales with the price of their day" in said
+    assert re.search(r"^[12]\d of the last 20,000 with a corrected price", said, re.MULTILINE)
+
+
 @pytest.mark.slow
 def test_spark_with_files(tmp_path: Path) -> None:
     said = run("spark_files.py", tmp_path)
@@ -79,5 +85,5 @@ def test_the_notebook_is_stored_without_output() -> None:
 def test_every_example_is_listed() -> None:
     listed = (EXAMPLES / "README.md").read_text()
     names = [path.name for path in EXAMPLES.iterdir() if path.suffix in (".py", ".ipynb")]
-    assert len(names) == 6
+    assert len(names) == 7
     assert [name for name in names if f"]({name})" not in listed] == []

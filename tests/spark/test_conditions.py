@@ -117,3 +117,36 @@ def test_conditions_survive_the_options_of_a_sink(tmp_path: Path) -> None:
     assert opened[2].where == (ss.Between("amount", "low", "high"),)
     with pytest.raises(ss.ConfigError, match="a function cannot be written down"):
         options_of([ss.Lookup(lookups[0].master, on="product", where=ss.Predicate(len))])
+
+
+def test_rows_of_a_partition_keep_their_order(spark: Any, tmp_path: Path) -> None:
+    lookups, expected, stream = _tables(tmp_path)
+    df = spark.createDataFrame(stream).coalesce(1)
+    found = rows_of(ss.enrich(df, lookups, memory="24MB", order="stream"))
+    assert [row[0] for row in found] == [row[0] for row in expected]
+    naive.same_rows(_without_zone(found), _without_zone(expected))
+    with pytest.raises(ss.ConfigError, match="order='time' is unknown; choose stream"):
+        ss.enrich(df, lookups, order="time")
+
+
+def test_old_data_fails_a_task(spark: Any, tmp_path: Path) -> None:
+    lookups, _, stream = _tables(tmp_path)
+    names = lookups[0].master  # it was never synced
+    df = spark.createDataFrame(stream)
+    too_old = ss.enrich(df, names, on="product", memory="8MB", max_age="1h", too_old="raise")
+    with pytest.raises(Exception, match="of unknown age: it was never synced, and max_age is 1h"):
+        too_old.collect()
+    with pytest.raises(ss.ConfigError, match="is not a duration"):
+        ss.enrich(df, names, on="product", max_age="soon")
+    with pytest.raises(ss.ConfigError, match="max_age cannot be combined with a list"):
+        ss.enrich(df, lookups, max_age="1h")
+
+
+def test_a_limit_of_age_survives_the_options_of_a_sink(tmp_path: Path) -> None:
+    from semistream.spark.sink_options import options_of, plan_of
+
+    lookups, _, _ = _tables(tmp_path)
+    given = ss.Lookup(lookups[0].master, on="product", max_age="1h", too_old="raise")
+    texts = options_of([given], output="parquet", path=str(tmp_path / "out"))
+    (opened,) = [one.open() for one in plan_of(texts).lookups]
+    assert (opened.max_age, opened.too_old) == ("1h", "raise")

@@ -143,11 +143,12 @@ class Admission:
         passed = self._filter.cached(part, rows, self.front.rows, slots)
         if passed is None:
             passed = np.ones(len(rows), np.bool_)
-        refused = np.setdiff1d(rows, rows[passed])
+        starts = _starts(rows)  # the pairs of a tuple are adjacent
+        refused = rows[starts[~np.logical_or.reduceat(passed, starts)]]
         rows, slots = rows[passed], slots[passed]
         if not binding.keeps_master:  # each tuple once
-            rows, first = np.unique(rows, return_index=True)
-            slots = slots[first]
+            starts = _starts(rows)
+            rows, slots = rows[starts], slots[starts]
         return rows, slots, refused
 
     def _emit_hits(self, part: Slice, rows: Rows, slots: Any) -> None:
@@ -168,3 +169,8 @@ def _before(stop: int, rows: Rows, slots: Any) -> tuple[Rows, Any]:
     """The hits before row ``stop``."""
     count = int(np.searchsorted(rows, stop))
     return rows[:count], slots[:count]
+
+
+def _starts(rows: Rows) -> Rows:
+    """Where a new tuple begins in the rows of pairs."""
+    return np.flatnonzero(np.r_[True, rows[1:] != rows[:-1]][: len(rows)])

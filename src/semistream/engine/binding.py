@@ -12,6 +12,7 @@ from semistream.engine.compared_types import check_types
 from semistream.engine.conditions import (
     AsOf,
     Condition,
+    Predicate,
     Where,
     conditions_of,
     master_columns,
@@ -123,6 +124,8 @@ class Binding:
         repeated = sorted({n for n in stream.names if stream.names.count(n) > 1})
         if repeated:
             raise SchemaError(f"the stream has more than one column {repeated[0]!r}; rename one")
+        for field in stream:
+            _check_copied(field)
         types = [_field(stream, name, "stream").type for name in self.stream_key]
         if self.has_key:
             self.codec.check(types, self.stream_key)
@@ -144,6 +147,13 @@ class Binding:
                 fields.append(field.with_nullable(True) if self.how == "left" else field)
         self.stream_schema = stream
         self.schema = pa.schema(fields)
+
+    def needed_of_stream(self) -> list[str]:
+        """The stream's columns that decide which rows a tuple meets."""
+        assert self.stream_schema is not None
+        if any(isinstance(one, Predicate) and one.stream is None for one in self.conditions):
+            return list(self.stream_schema.names)
+        return list(dict.fromkeys([*self.stream_key, *stream_columns(self.conditions)]))
 
     def unbind(self) -> None:
         """Undo ``bind``: the first batch was rejected, and the next one sets the schema."""
@@ -282,6 +292,21 @@ def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:
         return schema.field(places[0])
     problem = "has no column" if not places else "has more than one column"
     raise SchemaError(f"the {side} {problem} {name!r}; it has {', '.join(schema.names)}")
+
+
+def _check_copied(field: pa.Field) -> None:
+    """Raise SchemaError for a type whose values Arrow cannot copy row by row: views of text."""
+    try:
+        none = pa.nulls(0, field.type)
+    except pa.ArrowException:  # a type without an empty array, such as some unions
+        return
+    try:
+        none.take(pa.array([], pa.int64()))
+    except pa.ArrowNotImplementedError:
+        raise SchemaError(
+            f"the stream's column {field.name!r} has the type {field.type}, whose rows cannot be "
+            "copied; cast it, string_view to string for example"
+        ) from None
 
 
 def _difference(first: pa.Schema, other: pa.Schema) -> str:

@@ -32,6 +32,15 @@ class Extension(Policy):
     def detach(self) -> None:
         self.inner.detach()
 
+    def prepare_switch(
+        self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
+    ) -> None:
+        self.inner.prepare_switch(old, new, plan, fits)
+
+    @property
+    def can_switch(self) -> bool:
+        return self.inner.can_switch
+
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         return self.inner.plan(table, stream)
 

@@ -41,9 +41,9 @@ class Policy(ABC):
     """One algorithm, working on the parts of one run.
 
     ``attach`` and ``detach`` follow the versions of the table, ``allocate`` the memory plan; no
-    tuple waits when they are called. Everything else happens within the loop. A page read may
-    raise anywhere in ``begin`` and ``resume``: no tuple has left, and the next call
-    retries it.
+    tuple waits when they are called, unless ``can_switch`` says otherwise. Everything else happens
+    within the loop. A page read may raise anywhere in ``begin`` and ``resume``: no tuple has left,
+    and the next call retries it.
 
     An iteration starts with ``context.iteration_begins()`` and ends with ``iteration_over()`` (or
     with ``context.iteration_ends()``, where the policy sets ``full`` itself). A tuple that leaves
@@ -67,6 +67,17 @@ class Policy(ABC):
     @abstractmethod
     def detach(self) -> None:
         """Close what ``attach`` opened."""
+
+    def prepare_switch(  # noqa: B027, most policies wait until their window is empty
+        self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
+    ) -> None:
+        """The next tuples are joined with another version. ``fits``: what is allocated suffices."""
+
+    @property
+    def can_switch(self) -> bool:
+        """Whether ``attach`` may be called for this version: all tuples that wait would meet the
+        rows of their own version."""
+        return not self.held
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         """Divide the budget for this table and stream."""

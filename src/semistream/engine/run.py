@@ -8,12 +8,14 @@ returns: if an iterator is abandoned or a page read fails, the next call continu
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 
+from semistream.engine.age_limit import AgeLimit
 from semistream.engine.binding import Binding
 from semistream.engine.context import Clock, Context
 from semistream.engine.intake import Intake
@@ -24,7 +26,7 @@ from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, SemistreamError
 from semistream.master.pages import PageSource
 from semistream.stats import MemoryUse, Stats
 
@@ -42,14 +44,17 @@ class Run:
         follow: bool,
         observer: Observer | None,
         clock: Clock,
+        age_limit: AgeLimit | None = None,
     ) -> None:
         self.join = join
+        self._age_limit = age_limit
         self._context = Context(binding, observer or Observer(), clock, direct)
         self._follow = follow
         self._wanted = source.version
         self._closed = False
         self._failed_version: int | None = None  # a version that could not be opened
         self._detached = False  # a switch failed, and so did reattaching
+        self._coming: tuple[int, PageSource | None] | None = None  # see _may_switch
         parts = Parts(self._context)
         self._intake, self._output = parts.intake, parts.output
         self._policy = policy(join, parts)
@@ -70,6 +75,8 @@ class Run:
         """
         self._check_open()
         version = self.next_version
+        if self._age_limit is not None:
+            self._age_limit.check(self._source, version)
         self._check_batch(batch)
         self.stats.tuples_in += batch.num_rows
         self._context.observer.pushed(batch.num_rows)
@@ -144,6 +151,13 @@ class Run:
         return self._source.newest_version() if self._follow else self._wanted
 
     @property
+    def age(self) -> float | None:
+        """Seconds since the open version was last known to be in step with its source; None if it
+        follows none."""
+        age_at = getattr(self._source, "age_at", None)
+        return None if age_at is None else age_at(self.version)
+
+    @property
     def source(self) -> PageSource:
         """The master table at :attr:`version`."""
         return self._source
@@ -200,7 +214,7 @@ class Run:
         if policy.busy:
             policy.resume()
         elif intake and intake.version != self.version:
-            if policy.held:
+            if policy.held and not self._may_switch():
                 policy.begin()
             elif self._drain_output():
                 self._switch_version()
@@ -275,15 +289,41 @@ class Run:
 
     # -- versions --------------------------------------------------------------------------
 
+    def _may_switch(self) -> bool:
+        """Whether no tuple waits that must be served before the next batch's version is opened.
+
+        A version that cannot be opened raises when none waits at all.
+        """
+        version = self._intake.version
+        if self._coming is None or self._coming[0] != version:
+            self._coming = version, None
+            with contextlib.suppress(SemistreamError, OSError):
+                new = self._source.at_version(version)
+                self._context.binding.check_version(new, self.version)
+                self._coming = version, new
+                table = TableShape.of(new, self._context.binding, self._context.direct)
+                plan = self._policy.plan(table, self._stream)
+                # A parked tuple waits for changes: it must be parked before the next one comes.
+                fits = self._output.divert is None and not self._must_allocate(table, plan)
+                self._policy.prepare_switch(self._source, new, plan, fits)
+        return self._coming[1] is not None and self._policy.can_switch
+
+    def _must_allocate(self, table: TableShape, plan: MemoryPlan) -> bool:
+        """Whether this table needs more memory than was allocated."""
+        row = output_row_bytes(self.join, table, self._stream)
+        return 2 * row > self._plan.output or self._policy.outgrown(self._plan, plan)
+
     def _switch_version(self) -> None:
-        """Switch to the next batch's version. No tuple waits, so none is joined with two versions.
+        """Switch to the next batch's version. Tuples that wait still meet the rows of their own.
 
         The new version is checked and planned before the old one is detached. On any failure the
         run stays at the old version and the batch stays queued.
         """
         old = self._source
         self._failed_version = self._intake.version
-        new = old.at_version(self._failed_version)
+        coming, self._coming = self._coming, None
+        new = coming[1] if coming is not None and coming[0] == self._failed_version else None
+        new = new or old.at_version(self._failed_version)
         self._context.binding.check_version(new, old.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         plan = self._policy.plan(table, self._stream)
@@ -305,10 +345,9 @@ class Run:
         self._source, self._table = source, table
         try:
             if self._stream.layout is not None:
-                row = output_row_bytes(self.join, table, self._stream)
-                if 2 * row > self._plan.output or self._policy.outgrown(self._plan, plan):
+                if self._must_allocate(table, plan):
                     self._allocate(plan, self._stream)
-                self._output.set_row_bytes(row)
+                self._output.set_row_bytes(output_row_bytes(self.join, table, self._stream))
         except BaseException:
             self._source, self._table = before
             self._policy.detach()

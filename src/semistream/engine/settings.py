@@ -47,6 +47,7 @@ class Settings:
     gap_bytes: int = 128 << 10
     cached_gap_bytes: int = 4 << 10
     visits_per_batch: int = 16  # maximum number of visits gathered into one output batch
+    index_growth_share: int = 40  # the index takes 16 bytes more for every key that changes
     vacancy: int = 8  # admit tuples when at least slots // 8 are vacant, or earlier
 
     # SweepJoin: front stage

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from semistream.engine.age_limit import AgeLimit
 from semistream.engine.binding import HOWS, Binding, On, Select
 from semistream.engine.conditions import Where
 from semistream.engine.context import Clock
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.observer import Observer
 from semistream.engine.ordered_run import ORDERS, OrderedRun
-from semistream.engine.plan import MemoryPlan
+from semistream.engine.plan import MemoryPlan, plan_memory
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.run import Run
 from semistream.engine.settings import Settings
@@ -27,6 +28,8 @@ from semistream.memory import parse_size
 
 if TYPE_CHECKING:
     from semistream.overload.options import Parking, Shedding
+
+_ORDERED_BUFFER_SHARE = 6  # most of an ordered run's part of the budget for its disk buffer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +80,8 @@ class Join(ABC):
         unmatched: str | None = None,
         parking: Parking | None = None,
         wall_clock: Clock = time.time,
+        max_age: float | str | None = None,
+        too_old: str = "warn",
     ) -> Run:
         """Start a run against a master table (or, where order is not needed, Parquet files).
 
@@ -91,6 +96,10 @@ class Join(ABC):
         rate (:class:`~semistream.overload.shedding_run.SheddingRun`). ``unmatched="park"`` with
         ``parking`` keeps unmatched tuples until their key arrives
         (:class:`~semistream.overload.parking_run.ParkingRun`); ages are measured by ``wall_clock``.
+
+        ``max_age`` of the data, such as ``"10m"``: while the table was last in step with its source
+        longer ago, ``push`` warns once (``too_old="warn"``) or raises, and takes no tuple
+        (``"raise"``). ``run.age`` is the age.
         """
         source = open_source(master)
         self.check_source(source)
@@ -99,17 +108,18 @@ class Join(ABC):
                 f"{self.name} finds rows by their key: give on=; without an equality use meshjoin"
             )
         follow = (not source.pinned) if follow is None else follow
+        binding = Binding(source, on, select, self.how, where, as_of)
         if order is not None:
             if not all(option is None for option in (shedding, buffer, unmatched, parking)):
                 raise ConfigError("order cannot be combined with shedding or parking")
             return self._open_ordered(
-                order, follow, source, on, select=select, where=where, as_of=as_of, direct=direct,
-                observer=observer, clock=clock,
+                order, follow, source, on, binding, select=select, where=where, as_of=as_of,
+                direct=direct, observer=observer, clock=clock, max_age=max_age, too_old=too_old,
             )  # fmt: skip
-        binding = Binding(source, on, select, self.how, where, as_of)
+        limit = None if max_age is None else AgeLimit(source, max_age, too_old, wall_clock)
 
         def start(join: Join) -> Run:
-            return Run(join, self.policy, source, binding, direct, follow, observer, clock)
+            return Run(join, self.policy, source, binding, direct, follow, observer, clock, limit)
 
         if shedding is None and buffer is None and unmatched is None and parking is None:
             return start(self)
@@ -120,15 +130,33 @@ class Join(ABC):
         )
 
     def _open_ordered(
-        self, order: str, follow: bool, source: PageSource, on: On | None, **options: Any
+        self,
+        order: str,
+        follow: bool,
+        source: PageSource,
+        on: On | None,
+        binding: Binding,
+        **options: Any,
     ) -> Run:
         if order not in ORDERS:
             raise ConfigError(f"order={order!r} is unknown; choose {' or '.join(ORDERS)}")
 
         def open_run(memory: int) -> Run:
-            return replace(self, memory=memory).open(source, on, follow=False, **options)
+            pages = self.disk_buffer_pages or self._pages_in_order(source, binding, memory)
+            inner = replace(self, memory=memory, disk_buffer_pages=pages)
+            return inner.open(source, on, follow=False, **options)
 
-        return cast(Run, OrderedRun(self, open_run, follow))  # it has the interface of a run
+        # It has the interface of a run.
+        return cast(Run, OrderedRun(self, open_run, binding, follow))
+
+    def _pages_in_order(self, source: PageSource, binding: Binding, memory: int) -> int | None:
+        """Disk buffer of a run that serves portions: as without order. Each portion is a sweep over
+        the table, so its reads should be as large as if the run had all of the budget."""
+        if source.mapped:
+            return None
+        table = TableShape.of(source, binding, direct=False)
+        pages = plan_memory(self, table, StreamShape()).buffer_pages
+        return min(pages, memory // _ORDERED_BUFFER_SHARE // max(1, table.max_page_bytes)) or None
 
     def check_source(self, source: PageSource) -> None:
         """Raise ConfigError for a source that this join cannot run on."""

@@ -13,7 +13,7 @@ from numba import carray
 from semistream.kernels.compile import compiled
 from semistream.kernels.counting_cache import add_to_sketch
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
-from semistream.kernels.states import MATCHED, WAITING
+from semistream.kernels.states import MATCHED, REFUSED, WAITING
 
 _AHEAD = 12  # tuples to prefetch ahead
 _MOST_ROWS = 16  # of a key that is offered to a front stage
@@ -244,7 +244,7 @@ def match(
         if i + _AHEAD < len(slots):
             guess = int((float(codes[slots[i + _AHEAD]]) - base) * slope)
             prefetch_at(keys[places[i + _AHEAD]] + 8 * guess)
-        if not once or state[slot] == WAITING:
+        if not once or state[slot] != MATCHED:
             place, row = resume_place, resume_row
             if row < 0:
                 place = places[i]
@@ -289,6 +289,26 @@ def match(
         i += 1
     cursor[0], cursor[1], cursor[2] = i, 0, -1
     return found
+
+
+@compiled
+def keep_passing(passed, once, state, places, rows, slots):
+    """Move the pairs that passed the conditions to the front; returns how many they are.
+
+    Their tuples are marked as matched, the others as refused. With ``once``, a tuple has one pair
+    at most.
+    """
+    kept = 0
+    for i in range(len(slots)):
+        slot = slots[i]
+        if not passed[i]:
+            if state[slot] == WAITING:
+                state[slot] = REFUSED
+        elif not once or state[slot] != MATCHED:
+            state[slot] = MATCHED
+            places[kept], rows[kept], slots[kept] = places[i], rows[i], slot
+            kept += 1
+    return kept
 
 
 @compiled

@@ -134,6 +134,10 @@ class Manifest:
         return self.schema.remove(self.schema.get_field_index(END_COLUMN))
 
     @property
+    def base(self) -> tuple[SegmentInfo, ...]:
+        return tuple(segment for segment in self.segments if segment.kind == "base")
+
+    @property
     def deltas(self) -> tuple[SegmentInfo, ...]:
         """Oldest first."""
         return tuple(segment for segment in self.segments if segment.kind == "delta")
@@ -141,7 +145,7 @@ class Manifest:
     @property
     def delta_share(self) -> float:
         """Changed rows per row of the base."""
-        base = sum(segment.rows for segment in self.segments if segment.kind == "base")
+        base = sum(segment.rows for segment in self.base)
         return sum(delta.changes for delta in self.deltas) / max(1, base)
 
     @property

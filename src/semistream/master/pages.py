@@ -96,6 +96,9 @@ class PageSource(Protocol):
     def at_version(self, version: int) -> PageSource:
         """Another version of the same relation."""
 
+    def shares_base(self, other: PageSource) -> bool:
+        """Whether the pages of the base are the same, and only deltas differ."""
+
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader: ...
     def newest_version(self) -> int: ...
     def changed_codes(self, since: int) -> Iterator[Codes] | None: ...

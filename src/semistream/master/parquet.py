@@ -149,6 +149,9 @@ class ParquetPages:
         """Always 0: a Parquet folder has no versions and must not change while it is joined."""
         return 0
 
+    def shares_base(self, other: Any) -> bool:
+        return False
+
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
         return None
 

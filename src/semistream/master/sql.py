@@ -236,6 +236,9 @@ class SqlMaster:
         """Always 0: a database table has no versions."""
         return 0
 
+    def shares_base(self, other: Any) -> bool:
+        return False
+
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
         return None
 

@@ -235,6 +235,10 @@ class MasterTable:
         table.pages.adopt_checks(self.pages)
         return table
 
+    def shares_base(self, other: Any) -> bool:
+        """Whether the pages of the base are the same, and only deltas differ."""
+        return isinstance(other, MasterTable) and self.manifest.base == other.manifest.base
+
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
         """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache.
 
@@ -386,6 +390,14 @@ class MasterTable:
         from semistream.master.sync import age_of
 
         return age_of(self.store, self.manifest)
+
+    def age_at(self, version: int) -> float | None:
+        """The same for another version of the table."""
+        from semistream.master.sync import age_of
+
+        is_own = version == self.version
+        manifest = self.manifest if is_own else manifests.read_manifest(self.store, version)
+        return age_of(self.store, manifest)
 
     def compact(self) -> MasterTable:
         """Merge all deltas into one segment; a no-op without deltas."""

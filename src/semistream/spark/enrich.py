@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,8 +13,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
+from semistream.engine.age_limit import AgeLimit
 from semistream.engine.binding import Binding, On, Select, key_pairs
 from semistream.engine.conditions import Where, conditions_of, has_functions
+from semistream.engine.ordered_run import ORDERS
 from semistream.errors import ConfigError
 from semistream.joins import Join, open_source
 from semistream.master import MasterTable
@@ -40,6 +43,8 @@ class Lookup:
     select: Select | None = None
     where: Where | None = None
     as_of: str | None = None
+    max_age: float | str | None = None
+    too_old: str = "warn"
 
 
 def enrich(
@@ -53,6 +58,9 @@ def enrich(
     rate: float | None = None,
     where: Where | None = None,
     as_of: str | None = None,
+    max_age: float | str | None = None,
+    too_old: str = "warn",
+    order: str | None = None,
 ) -> DataFrame:
     """Join a DataFrame, batch or streaming, with a master table that need not fit into memory.
 
@@ -91,9 +99,19 @@ def enrich(
     as_of
         The stream's time column, for a table with history: a row meets the master's row that was
         valid at its time.
+    max_age
+        Of the data, such as ``"10m"``: the time since the table was last in step with its source.
+    too_old
+        Where it is older: ``"warn"`` in the worker's log (default), or ``"raise"``, which fails the
+        task.
+    order
+        ``"stream"``: the rows of each partition stay in the order that they have in it. Partitions
+        have no order among each other, and a shuffle after the join keeps none.
     """
     warm_up_in_background()
-    lookups = _lookups(master, on, how, select, using, where, as_of)
+    if order is not None and order not in ORDERS:
+        raise ConfigError(f"order={order!r} is unknown; choose {' or '.join(ORDERS)}")
+    lookups = _lookups(master, on, how, select, using, where, as_of, max_age, too_old)
     budget = _budget(memory, using, rate, lookups, task_slots(df.sparkSession))
     session = df.sparkSession
     incoming = stream_schema(df.schema, session)
@@ -103,12 +121,13 @@ def enrich(
         source = open_source(lookup.master)
         binding = Binding(source, lookup.on, lookup.select, lookup.how, lookup.where, lookup.as_of)
         binding.bind(schema)
+        if lookup.max_age is not None:  # wrong options are found here, not in a task
+            AgeLimit(source, lookup.max_age, lookup.too_old, time.time)
         check_key_collations(df.schema, list(key_pairs(lookup.on)))
         assert binding.schema is not None
         schema = binding.schema
-        bound.append(
-            _held(bound_lookup(lookup, source, choose(join_named(using), source, lookup.how)), df)
-        )
+        chosen = choose(join_named(using), source, lookup.how)
+        bound.append(_held(bound_lookup(lookup, source, chosen, order), df))
     declared, arrow_schema = output_schemas(df.schema, incoming, schema)
     task = Enrichment(
         name=uuid.uuid4().hex,
@@ -129,14 +148,16 @@ def _lookups(
     using: str | Join,
     where: Where | None = None,
     as_of: str | None = None,
+    max_age: float | str | None = None,
+    too_old: str = "warn",
 ) -> list[Lookup]:
     if isinstance(master, Lookup):
         master = [master]
     if isinstance(master, (list, tuple)):
-        if any(value is not None for value in (on, how, select, where, as_of)):
+        if any(value is not None for value in (on, how, select, where, as_of, max_age)):
             raise ConfigError(
-                "on, how, select, where and as_of cannot be combined with a list of look-ups; "
-                "set them in each ss.Lookup"
+                "on, how, select, where, as_of and max_age cannot be combined with a list of "
+                "look-ups; set them in each ss.Lookup"
             )
         if not master or not all(isinstance(item, Lookup) for item in master):
             raise ConfigError(f"master={master!r}: give a master table, or a list of ss.Lookup")
@@ -145,7 +166,7 @@ def _lookups(
         raise ConfigError("enrich needs on=: the column to join on, a list, or a mapping")
     if how is None:
         how = using.how if isinstance(using, Join) else "inner"
-    return [Lookup(master, on, how, select, where, as_of)]
+    return [Lookup(master, on, how, select, where, as_of, max_age, too_old)]
 
 
 def _budget(
@@ -174,7 +195,9 @@ def join_named(using: str | Join) -> Join:
     return using if isinstance(using, Join) else join(using)
 
 
-def bound_lookup(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLookup:
+def bound_lookup(
+    lookup: Lookup, source: PageSource, chosen: Join, order: str | None = None
+) -> BoundLookup:
     table = isinstance(source, MasterTable)
     return BoundLookup(
         join=chosen,
@@ -187,6 +210,9 @@ def bound_lookup(lookup: Lookup, source: PageSource, chosen: Join) -> BoundLooku
         nbytes=source.nbytes,
         conditions=conditions_of(lookup.where),
         as_of=lookup.as_of,
+        max_age=lookup.max_age,
+        too_old=lookup.too_old,
+        order=order,
         # Functions have no name that is the same in every worker: one per call of enrich.
         tag=uuid.uuid4().hex if has_functions(lookup.where) else "",
     )

@@ -50,6 +50,8 @@ class DescribedLookup:
     url: str = ""
     where: tuple[Given, ...] = ()
     as_of: str | None = None
+    max_age: float | str | None = None
+    too_old: str = "warn"
 
     def open(self) -> Lookup:
         """Open the table, if only its description was given."""
@@ -58,7 +60,10 @@ class DescribedLookup:
             master = sql_master(self.url, self.sql)
         elif self.version is not None:
             master = MasterTable.open(master, self.version)
-        return Lookup(master, self.on, self.how, self.select, self.where or None, self.as_of)
+        return Lookup(
+            master, self.on, self.how, self.select, self.where or None, self.as_of, self.max_age,
+            self.too_old,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,8 @@ def options_of(lookups: Sequence[Lookup], **options: Any) -> dict[str, str]:
             one["where"] = described_conditions(lookup.where)
         if lookup.as_of is not None:
             one["as_of"] = lookup.as_of
+        if lookup.max_age is not None:
+            one |= {"max_age": lookup.max_age, "too_old": lookup.too_old}
         if isinstance(master, (str, os.PathLike)):
             one["master"] = os.path.abspath(master)
         elif isinstance(master, MasterTable):
@@ -172,7 +179,8 @@ def _json_or_names(text: str | None, many: bool = False) -> Any:
 
 
 def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
-    known = ["master", "version", "sql", "on", "how", "select", "where", "as_of"]
+    known = ["master", "version", "sql", "on", "how", "select", "where", "as_of",
+             "max_age", "too_old"]  # fmt: skip
     for name in item:
         if name not in known:
             raise ConfigError(f"lookups: {unknown('field', name, known)}")
@@ -193,6 +201,8 @@ def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
         url=url or "",
         where=from_description(item.get("where")),
         as_of=item.get("as_of"),
+        max_age=item.get("max_age"),
+        too_old=item.get("too_old", "warn"),
     )
 
 

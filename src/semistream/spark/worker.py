@@ -51,6 +51,9 @@ class BoundLookup:
     hold: MicroBatch | None = None
     conditions: tuple[Given, ...] = ()
     as_of: str | None = None
+    max_age: float | str | None = None
+    too_old: str = "warn"
+    order: str | None = None
     tag: str = ""
 
     def version_for(self, batch: MicroBatch | None) -> int:
@@ -69,7 +72,7 @@ class BoundLookup:
             source = MasterTable.open(self.path, version, mapped=True)
         return replace(self.join, memory=memory).open(
             source, self.on, select=self.select, where=self.conditions or None, as_of=self.as_of,
-            follow=False,
+            follow=False, max_age=self.max_age, too_old=self.too_old, order=self.order,
         )  # fmt: skip
 
     @property
@@ -78,7 +81,11 @@ class BoundLookup:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        found = (self.where, repr(self.join), repr(self.on), repr(self.select), self.follow)
+        found: tuple[Any, ...] = (
+            self.where, repr(self.join), repr(self.on), repr(self.select), self.follow
+        )  # fmt: skip
+        if self.max_age is not None or self.order is not None:
+            found = (*found, self.max_age, self.too_old, self.order)
         if not self.conditions and self.as_of is None:
             return found
         return (*found, self.tag or repr(self.conditions), self.as_of)

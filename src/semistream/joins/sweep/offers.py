@@ -15,6 +15,7 @@ from semistream.engine.rows.row_buffer import RowBuffer
 from semistream.engine.shape import TableShape
 from semistream.joins.sweep.plan import SweepPlan
 from semistream.joins.sweep.stretch_window import StretchWindow
+from semistream.master.changed import contains
 
 _SMALL_PART = 1024  # of a front stage that is filling, and may lack this share of its rows
 
@@ -31,6 +32,7 @@ class Offers:
         self._keys = RowBuffer(types[columns:keys], plan.offers, row_bytes)
         self._further = RowBuffer(types[keys:], plan.offers, row_bytes)
         self._offered: list[tuple[Any, Any, Any]] = []  # codes, rows of each, worths
+        self.outdated: Any = None  # sorted codes that must not enter the front stage
 
     @property
     def nbytes(self) -> int:
@@ -47,6 +49,9 @@ class Offers:
     ) -> None:
         """Collect the rows of the keys in these pairs that reach the front stage's threshold."""
         first, counts, worth = front.candidates(places, rows, slots, window.codes)
+        if self.outdated is not None and len(first):
+            fresh = ~contains(self.outdated, window.codes[slots[first]])
+            first, counts, worth = first[fresh], counts[fresh], worth[fresh]
         while len(first):
             room = self._rows.most - self._rows.count
             fit = int(counts.cumsum().searchsorted(room, side="right"))
@@ -71,7 +76,7 @@ class Offers:
     def visit_over(self, front: FrontStage) -> None:
         """Offer what was collected if it is much; earlier while the front stage is filling."""
         enough = -(-self._rows.most // 2)
-        if front.count < front.capacity:
+        if 10 * front.count < 9 * front.capacity:
             most = self._context.settings.offers_while_filling
             enough = max(1, min(enough, most, front.capacity // _SMALL_PART))
         if self._rows.count >= enough:

@@ -12,9 +12,11 @@ from semistream.engine.plan import (
     Planned,
     buffer_pages,
     fixed_bytes,
+    within_budget,
 )
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
+from semistream.errors import BudgetError
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
 from semistream.master.store import ALIGNMENT
@@ -37,6 +39,7 @@ class SweepPlan(MemoryPlan):
     widest_row: int = 0  # of the master, for which gathering has room
     offers: int = 0
     absent_bytes: int = 0
+    growth: int = 0  # of ``table``: for an index that grows with every change of the table
 
     def components(self, index_bytes: int) -> dict[str, int]:
         offered = self.offers * self.widest_row + self.absent_bytes
@@ -116,6 +119,31 @@ def plan_sweep(
         offers=offers,
         absent_bytes=absent,
     )
+
+
+def plan_growing(
+    join: Planned,
+    table: TableShape,
+    stream: StreamShape,
+    settings: Settings,
+    front: Part,
+    cache: str,
+) -> MemoryPlan:
+    """A plan for a run: with room for an index that grows, so that memory need not be divided
+    again, nor the window be emptied, at every change of the table."""
+    growth = parse_size(join.memory) // settings.index_growth_share if table.by_code else 0
+    grown = replace(table, index_bytes=table.index_bytes + growth)
+
+    def planned(one: Planned) -> SweepPlan:
+        return replace(plan_sweep(one, grown, stream, settings, front, cache), growth=growth)
+
+    try:
+        return within_budget(join, planned)
+    except BudgetError:
+        if not growth:
+            raise
+    grown, growth = table, 0
+    return within_budget(join, planned)
 
 
 def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,12 +29,18 @@ class Visit:
     slots: Slots
     chunks: Any  # of the window, to be given back
     stretches: int = 1
+    in_base: bool = True  # pages of the base, not of a delta
     reader: Any = None  # that its first pages were requested from; None: not requested yet
     read: Any = None  # of these pages
     done: int = 0  # pages that were loaded
     found: int = 0  # pairs
     collided: bool = False  # a tuple has met another key with the same code
-    refused: list[Any] = field(default_factory=list)  # tuples that conditions have kept from a row
+    refused: bool = False  # conditions have kept tuples from rows
+
+    def unread(self) -> Visit:
+        """The same visit, without a request: its reader is gone."""
+        self.reader = self.read = None
+        return self
 
     @property
     def ended(self) -> bool:

@@ -25,14 +25,20 @@ class Route:
     """
 
     def __init__(
-        self, context: Context, stretches: Stretches, most: int, gap: int, dense: int = NEVER
+        self,
+        context: Context,
+        stretches: Stretches,
+        most: int,
+        gap: int,
+        dense: int = NEVER,
+        position: int = 0,
     ) -> None:
         self._context = context
         self._stretches = stretches
         self._most = most if stretches.by_code else 1
         self._dense = dense
         self._gap = gap
-        self._position = 0  # the stretch to look at next
+        self._position = position  # the stretch to look at next
         self.sweeps = 0  # how often it has gone round
 
     def farthest(self, window: StretchWindow) -> int:
@@ -44,8 +50,23 @@ class Route:
         """Visits of a whole sweep, at most."""
         return len(self._stretches)
 
-    def next_visit(self, window: StretchWindow) -> Visit | None:
-        """The next tuples that wait, which leave their lists; None if none wait."""
+    def position_after(self, kept: int) -> int:
+        """The stretch to look at next, if only the first ``kept`` ones stay."""
+        return self._position if self._position < kept else 0
+
+    def waiting_from(self, window: StretchWindow, first: int) -> bool:
+        """Whether tuples wait for stretches from ``first`` on."""
+        return first < len(self._stretches) and window.next_needed(first) >= first
+
+    def next_visit(self, window: StretchWindow, first: int = 0) -> Visit | None:
+        """The next tuples that wait, which leave their lists; None if none wait.
+
+        ``first``: only those of stretches from this one on, apart from the sweep.
+        """
+        if first:
+            if not self.waiting_from(window, first):
+                return None
+            return self._visit(window, window.next_needed(first))[0]
         stretches = self._stretches
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
@@ -55,14 +76,20 @@ class Route:
                 self._position = len(stretches)
             return None
         self.sweeps += begin < self._position
+        visit, self._position = self._visit(window, begin)
+        return visit
+
+    def _visit(self, window: StretchWindow, begin: int) -> tuple[Visit, int]:
+        """A visit from this stretch on, and the stretch after its last."""
+        stretches = self._stretches
         ends = stretches.segment_ends
         end = ends[bisect_right(ends, begin)]
         slots, chunks, end = window.collect(begin, end, self._most, self._dense)
-        self._position = end
         slots = slots[np.argsort(window.codes[slots])]
         first = stretches.first_page
         pages, places = self._pages(window, slots, int(first[begin]), int(first[end]) - 1)
-        return Visit(pages, places, slots, chunks, stretches=end - begin)
+        in_base = begin < stretches.base
+        return Visit(pages, places, slots, chunks, stretches=end - begin, in_base=in_base), end
 
     def _pages(self, window: StretchWindow, slots: Any, low: int, high: int) -> tuple[Any, Any]:
         """The pages to read, and for every tuple the first of them that can hold its code."""

@@ -86,6 +86,14 @@ class StretchWindow:
         self._head = np.full(len(stretches), -1, np.int32)
         self._fill = np.full(len(stretches), self._size, np.int32)
 
+    def follow(self, stretches: Stretches, kept: int) -> None:
+        """Wait for other stretches, of which the first ``kept`` are the same. No tuple waits for
+        the others."""
+        head, fill = self._head[:kept], self._fill[:kept]
+        listed = self._listed
+        self.wait_for(stretches)
+        self._head[:kept], self._fill[:kept], self._listed = head, fill, listed
+
     @property
     def nbytes(self) -> int:
         chunks = self._next_chunk.nbytes + self._free.nbytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,22 @@ def first_pages(continues: Any, pages: int, boundaries: Sequence[int] = ()) -> A
     a stretch; a stretch has at most ``pages`` pages, unless a single key spans more. No stretch
     crosses a boundary, where a delta begins."""
     count = len(continues)
-    if not boundaries and not continues.any():
-        return np.r_[np.arange(0, max(1, count), pages), count]
+    cuts = sorted({0, *(bound for bound in boundaries if 0 < bound < count), max(1, count)})
+    parts = [low + _first_pages(continues[low:high], pages) for low, high in pairwise(cuts)]
+    return np.r_[(*parts, count)]  # an empty master has one empty stretch
+
+
+def _first_pages(continues: Any, pages: int) -> Any:
+    """The same within one segment."""
+    if not continues.any():
+        return np.arange(0, max(1, len(continues)), pages)
     ends = np.flatnonzero(~continues) + 1  # of pages whose last key does not continue
-    inner = {bound for bound in boundaries if 0 < bound < len(continues)}
     bounds, before = [0], 0
     for end in ends.tolist():
-        if before > bounds[-1] and (end - bounds[-1] > pages or before in inner):
+        if before > bounds[-1] and end - bounds[-1] > pages:
             bounds.append(before)
         before = end
-    return np.array([*bounds, count], np.int64)  # an empty master has one empty stretch
+    return np.array(bounds, np.int64)
 
 
 def stretches_bytes(count: int) -> int:
@@ -43,10 +50,10 @@ class Stretches:
         self.first_page = first_pages(index.continues, pages, index.boundaries)
         self.index = index
         self.by_code = index.by_code
+        self.base = int(np.searchsorted(self.first_page[:-1], index.base_pages))  # their number
         self.firsts = np.zeros(1, np.int64)  # codes at which the stretches of the base begin
         if self.by_code and index.base_pages:
-            base = np.searchsorted(self.first_page[:-1], index.base_pages)
-            self.firsts = index.firsts[self.first_page[:base]].astype(np.int64)
+            self.firsts = index.firsts[self.first_page[: self.base]].astype(np.int64)
         # Codes that are not where the base would have them, and the page of each in a delta.
         self.changed = index.changed, index.changed_low
         # A visit stays in one segment: these are the stretches after the last of each.
@@ -55,6 +62,11 @@ class Stretches:
 
     def __len__(self) -> int:
         return len(self.first_page) - 1
+
+    def has_base_of(self, other: Stretches) -> bool:
+        """Whether the stretches of the base are those of another version with the same base."""
+        own, others = (one.first_page[: one.base + 1] for one in (self, other))
+        return self.by_code and other.by_code and self.base > 0 and np.array_equal(own, others)
 
     @property
     def nbytes(self) -> int:

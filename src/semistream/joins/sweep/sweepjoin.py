@@ -47,7 +47,7 @@ from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.counting_cache import CountingCache
 from semistream.engine.intake import Slice
-from semistream.engine.plan import MemoryPlan, Part, within_budget
+from semistream.engine.plan import MemoryPlan, Part
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
 from semistream.engine.rows.page_opener import LoadedPages
@@ -57,11 +57,12 @@ from semistream.engine.window_policy import check_tuples_fit
 from semistream.joins.base import Join
 from semistream.joins.sweep.memory_mover import START, MemoryMover
 from semistream.joins.sweep.offers import Offers
-from semistream.joins.sweep.plan import SweepPlan, plan_sweep, visit_scratch
+from semistream.joins.sweep.plan import SweepPlan, plan_growing, plan_sweep, visit_scratch
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.version_switch import VersionSwitch
 from semistream.joins.sweep.visit_match import VisitMatch
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
@@ -113,25 +114,41 @@ class Sweep(Policy):
         counts = join.cache == "counting"
         self._mover = MemoryMover() if join.front_stage is None and counts else None
         self._served_before = 0  # tuples, when the front stage was last aged
+        self._switch = VersionSwitch()
+        self._visits: deque[Visit] = deque()
+        self._route: Route
+        self._absent_keys: AbsentKeys
 
     # -- versions and memory ---------------------------------------------------------------
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         assert isinstance(plan, SweepPlan)
         assert source.index is not None
+        kept = self._switch.kept if self.held else 0
+        position = self._route.position_after(kept) if kept else 0
         self._table = table
         self._stretches = Stretches(source.index, plan.buffer_pages)
         self._reads = ReadAhead(self.context, source, plan)
-        self._visits: deque[Visit] = deque()  # found ahead, in the order of the sweep
+        # Found ahead, in the order of the sweep. Those that stay are requested again.
+        self._visits = deque(visit.unread() for visit in (self._visits if kept else ()))
         self._visit: Visit | None = None  # that is being joined,
         self._loaded: LoadedPages | None = None  # with these pages
         self._unmatched_slots: Slots | None = None  # of its tuples that are still to go out
         self._route = Route(
-            self.context, self._stretches, plan.visit_pages, plan.gap_pages, plan.dense_pages
+            self.context,
+            self._stretches,
+            plan.visit_pages,
+            plan.gap_pages,
+            plan.dense_pages,
+            position,
         )
+        self._switch.done(source.index, waits=kept > 0)
         self.admission.attach(source)
         if self._window is not None:
-            self._window.wait_for(self._stretches)
+            if kept:
+                self._window.follow(self._stretches, kept)
+            else:
+                self._window.wait_for(self._stretches)
             self._set_enough(self._window)
             self._absent_keys.forget()
 
@@ -141,6 +158,20 @@ class Sweep(Policy):
         if self._window is not None:
             self._offers.withdraw()  # rows of this version must not enter the front stage later
 
+    def prepare_switch(
+        self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
+    ) -> None:
+        self._switch.prepare(old, new, self._stretches, plan.buffer_pages, fits)
+        self._visits = deque(sorted(self._visits, key=lambda visit: visit.in_base))
+
+    @property
+    def can_switch(self) -> bool:
+        kept, window = self._switch.kept, self._window
+        if window is None or not window.count:
+            return True
+        urgent = self._visits and not self._visits[0].in_base
+        return kept > 0 and not urgent and not self._route.waiting_from(window, kept)
+
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         settings, cache, share = self.context.settings, self.join.cache, self.join.front_stage
         if self._mover is not None:
@@ -148,9 +179,7 @@ class Sweep(Policy):
             share = self._mover.share
 
         def divided(part: Part) -> MemoryPlan:
-            return within_budget(
-                self.join, lambda join: plan_sweep(join, table, stream, settings, part, cache)
-            )
+            return plan_growing(self.join, table, stream, settings, part, cache)
 
         plan, front = divided(share), self.front
         if front is None or self._is_moving:
@@ -201,7 +230,7 @@ class Sweep(Policy):
         """Also if rows that are being gathered may take more than was set apart."""
         assert isinstance(plan, SweepPlan)
         assert isinstance(new, SweepPlan)
-        return super().outgrown(plan, new) or new.widest_row > plan.widest_row
+        return new.table - new.growth > plan.table or new.widest_row > plan.widest_row
 
     @property
     def wants_new_plan(self) -> bool:
@@ -229,6 +258,7 @@ class Sweep(Policy):
     def take_in(self) -> None:
         window = self._window
         assert window is not None
+        self._switch.kept = 0  # a switch that was prepared did not happen
         if not window.count:
             self._visit_output.hand_over()  # nothing waits, so every slot can be given back
         vacant = window.vacant
@@ -289,15 +319,23 @@ class Sweep(Policy):
     def begin(self) -> None:
         """Go on to the next pages that tuples wait for."""
         self.context.iteration_begins()
-        if not self._visits:
+        assert self._window is not None
+        urgent = None
+        if self._switch.kept:  # a switch is near: first tuples that wait for a delta
+            urgent = self._route.next_visit(self._window, self._switch.kept)
+        if urgent is not None:
+            self._visits.appendleft(urgent)
+        elif not self._visits:
             self._look_ahead()
         visit = self._visits[0]
         loaded = self._reads.load(visit) if len(visit.pages) else None
         self._visits.popleft()
         self._visit, self._loaded = visit, loaded
+        self._offers.outdated = self._switch.outdated(visit)
         if loaded is not None:
             self._matching.start(visit, loaded, self.admission.unique)
-        self._look_ahead()
+        if not self._switch.kept:
+            self._look_ahead()
 
     def _look_ahead(self) -> None:
         """Find the visits that come next, and let the disk begin to read their pages."""
@@ -350,13 +388,13 @@ class Sweep(Policy):
         if visit.found == len(visit.slots) and self.admission.unique:
             self._unmatched_slots = _NO_SLOTS  # each has one row at most, so each has one
         else:
-            self._unmatched_slots = visit.slots[window.state[visit.slots] == states.WAITING]
+            self._unmatched_slots = visit.slots[window.state[visit.slots] != states.MATCHED]
         self._unmatched = len(self._unmatched_slots)
         if self._unmatched and not visit.collided:  # no row has these codes
             absent = self._unmatched_slots
-            if visit.refused:
-                absent = np.setdiff1d(absent, np.concatenate(visit.refused))
-            self._absent_keys.add(window.codes[absent])
+            if visit.refused:  # these have rows
+                absent = absent[window.state[absent] == states.WAITING]
+            self._absent_keys.add(self._switch.current(visit, window.codes[absent]))
         self._leave(visit)
 
     def _leave(self, visit: Visit) -> None:

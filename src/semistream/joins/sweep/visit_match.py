@@ -18,6 +18,8 @@ from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 from semistream.keys import Mask
 
+_LEAST_ROOM = 8  # where conditions leave few of the pairs, look for batch // 8 of them at least
+
 
 class VisitMatch:
     """Page rows and waiting tuples are both sorted by code, so one walk finds all pairs."""
@@ -52,8 +54,9 @@ class VisitMatch:
 
     def match(self, visit: Visit, loaded: LoadedPages, front: FrontStage | None) -> bool:
         """Output the next pairs; returns whether there are no more of them in these pages."""
-        output, window, room = self._output, self._window, self._output.room()
-        before, resumed = self._cursor.copy(), self._cursor[2] >= 0
+        output, window = self._output, self._window
+        room = output.room(_LEAST_ROOM if self._filter is not None else None)
+        before = self._cursor.copy()
         out = output.places[:room], output.rows[:room], output.slots[:room]
         found = kernels.sweep.match(
             loaded.pages, loaded.codes, loaded.sizes, visit.slots, self._places, self._cursor,
@@ -74,7 +77,7 @@ class VisitMatch:
                     self._cursor[:] = before
                     raise
             if front is not None:
-                whole = self._whole_keys(visit, loaded, slots, resumed)
+                whole = self._whole_keys(visit, loaded, slots, before)
                 self._offers.collect(
                     front, window, loaded, places[whole], rows[whole], slots[whole]
                 )
@@ -83,17 +86,20 @@ class VisitMatch:
             output.add(loaded.columns, places, rows, slots)
         return bool(self._cursor[0] >= len(visit.slots))
 
-    def _whole_keys(self, visit: Visit, loaded: LoadedPages, slots: Any, resumed: bool) -> slice:
-        """The pairs of keys all of whose rows are among them: a front stage caches whole keys."""
+    def _whole_keys(self, visit: Visit, loaded: LoadedPages, slots: Any, before: Any) -> slice:
+        """The pairs of tuples that have met all rows of their key: a front stage caches whole
+        keys."""
         if self._distinct or self._takes_one_row or not len(slots):
             return slice(None)
         if len(loaded.pages) < len(visit.pages):  # a key may go on in pages that are not loaded
             return slice(0, 0)
-        codes, first, last = self._window.codes[slots], 0, len(slots)
-        if resumed:
-            first = int(np.argmax(codes != codes[0])) or last
-        if self._cursor[2] >= 0:  # the last key goes on in the next batch
-            last -= int(np.argmax(codes[::-1] != codes[-1])) or last
+        # A call of the kernel may begin and end within the pairs of a tuple. Any other tuple has
+        # met all rows of its key, also if its key has more tuples than one output batch has rows.
+        first, last = 0, len(slots)
+        if before[2] >= 0:
+            first = _leading(slots, visit.slots[before[0]])
+        if self._cursor[2] >= 0:
+            last -= _leading(slots[::-1], visit.slots[self._cursor[0]])
         return slice(first, last)
 
     def _verified(
@@ -116,11 +122,15 @@ class VisitMatch:
         self, visit: Visit, passed: Mask | None, places: Any, rows: Any, slots: Any
     ) -> tuple[Any, Any, Any]:
         """The pairs that pass the conditions; their tuples are marked."""
-        if passed is not None:
-            visit.refused.append(np.unique(slots[~passed]))
-            places, rows, slots = places[passed], rows[passed], slots[passed]
-        visit.found += len(slots)
-        return self._mark(places, rows, slots)
+        if passed is None:
+            visit.found += len(slots)
+            return self._mark(places, rows, slots)
+        kept = kernels.sweep.keep_passing(
+            passed, self._once, self._window.state, places, rows, slots
+        )
+        visit.found += kept
+        visit.refused = True
+        return places[:kept], rows[:kept], slots[:kept]
 
     def _mark(self, places: Any, rows: Any, slots: Any) -> tuple[Any, Any, Any]:
         """Mark matched tuples; without master columns, each has one pair."""
@@ -129,3 +139,9 @@ class VisitMatch:
             places, rows, slots = places[first], rows[first], slots[first]
         self._window.state[slots] = states.MATCHED
         return places, rows, slots
+
+
+def _leading(slots: Any, slot: int) -> int:
+    """How many slots from the first on are this one."""
+    others = np.flatnonzero(slots != slot)
+    return int(others[0]) if len(others) else len(slots)

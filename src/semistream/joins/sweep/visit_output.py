@@ -57,11 +57,14 @@ class VisitOutput:
     def served_visits(self) -> int:
         return len(self._served)
 
-    def room(self) -> int:
-        """Rows that can still be gathered; at least one."""
-        if self._gathered.count >= self._output.most_rows:  # it shrinks when a wide tuple arrives
+    def room(self, part: int | None = None) -> int:
+        """Rows that can still be gathered; at least one, or this part of a batch: a batch with less
+        room is handed over."""
+        most = self._output.most_rows  # it shrinks when a wide tuple arrives
+        least = 1 if part is None else max(1, most // part)
+        if most - self._gathered.count < least:
             self.hand_over()
-        return self._output.most_rows - self._gathered.count
+        return most - self._gathered.count
 
     def add(self, columns: PageColumns | None, places: Any, rows: Any, slots: Any) -> None:
         """Add pairs of page rows (row ``rows[i]`` of page ``places[i]``) and tuples."""

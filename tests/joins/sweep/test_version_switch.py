@@ -1,0 +1,162 @@
+"""Tuples of SweepJoin wait on while the table changes, and meet the rows of their own version."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import naive
+import semistream as ss
+from harness import build, check_books
+from semistream.testing import RecordingObserver
+
+KEYS = 20_000
+PUSH = 500
+
+
+def rows(keys: Any, version: int) -> pa.Table:
+    keys = np.asarray(keys, np.int64)
+    return pa.table({"k": keys, "v": keys * 1000 + version, "text": ["x" * 40] * len(keys)})
+
+
+class Changing:
+    """A run with waiting tuples, and what every tuple should meet."""
+
+    def __init__(self, folder: Path, memory: int = 1_000_000, **options: Any) -> None:
+        self.random = np.random.default_rng(1)
+        self.versions = np.zeros(KEYS, np.int64)
+        self.table = build(
+            folder / "t", rows(np.arange(KEYS), 0), ["k"], unique=True, page_bytes=4096
+        )
+        self.observer = RecordingObserver()
+        join = ss.SweepJoin(memory=memory, how="left", disk_buffer_pages=8, **options)
+        self.run = join.open(self.table, on="k", observer=self.observer)
+        self.expected: list[tuple[int, int]] = []
+        self.found: list[tuple[int, int]] = []
+        self.iterations: list[int] = []
+
+    def push(self, keys: Any = None) -> None:
+        keys = self.random.integers(0, KEYS, PUSH) if keys is None else np.asarray(keys)
+        numbers = np.arange(len(keys)) + len(self.expected)
+        values = keys * 1000 + self.versions[keys]
+        self.expected += zip(numbers.tolist(), values.tolist(), strict=True)
+        before = self.run.stats.iterations
+        self.take(self.run.push(pa.record_batch({"n": numbers, "k": keys})))
+        self.iterations.append(self.run.stats.iterations - before)
+        check_books(self.run)
+
+    def take(self, out: Any) -> None:
+        for batch in out:
+            self.found += zip(batch["n"].to_pylist(), batch["v"].to_pylist(), strict=True)
+
+    def upsert(self, keys: Any) -> None:
+        number = self.table.version
+        self.versions[keys] = number
+        self.table = self.table.upsert(rows(keys, number))
+
+    def check(self) -> None:
+        self.take(self.run.flush())
+        assert sorted(self.found) == self.expected
+        self.run.close()
+
+
+@pytest.fixture
+def changing(tmp_path: Path) -> Changing:
+    return Changing(tmp_path)
+
+
+def test_a_push_at_a_change_does_little_more_than_others(changing: Changing) -> None:
+    """Measured in iterations: without it, the first push after a change empties the window."""
+    for _ in range(80):
+        changing.push()
+    waited = changing.run.stats.waiting
+    assert waited > 5 * PUSH
+    changing.upsert(np.arange(0, 200, 2))
+    changing.push()
+    for _ in range(40):
+        changing.push()
+    steady = statistics.median(changing.iterations[-20:])
+    at_changes = []
+    for _ in range(12):
+        changing.upsert(np.unique(changing.random.integers(0, KEYS, 30)))
+        changing.push()
+        at_changes.append(changing.iterations[-1])
+        assert changing.run.stats.waiting > 5 * PUSH
+        assert changing.run.version == changing.table.version
+        changing.push()
+        changing.push()
+    assert max(at_changes) <= 3 * max(4, steady)
+    assert len(changing.observer.named("version_changed")) == 13
+    changing.check()
+
+
+def test_rows_of_an_older_version_are_not_remembered(tmp_path: Path) -> None:
+    """Hot keys change while tuples wait for them: neither the old row nor the absence of a key
+    may be cached for the tuples that come after the change."""
+    changing = Changing(tmp_path)
+    hot = np.arange(100, 140)
+    changing.upsert(np.arange(5))
+    changing.versions[:5] = 1
+    for _ in range(30):
+        changing.push()
+    for _ in range(10):
+        changing.push(np.repeat(hot, 5))
+        changing.upsert(hot)
+        changing.push(np.repeat(hot, 5))
+        changing.push()
+    changing.check()
+
+
+def test_keys_that_appear_and_vanish_while_tuples_wait(tmp_path: Path) -> None:
+    table = build(tmp_path / "t", rows(np.arange(0, KEYS, 2), 0), ["k"], unique=True)
+    join = ss.SweepJoin(memory=700_000, how="left", disk_buffer_pages=2)
+    random, found, expected = np.random.default_rng(3), [], []
+    known = {key: key * 1000 for key in range(0, KEYS, 2)}
+    odd = np.arange(1, KEYS, 400)
+    with join.open(table, on="k") as run:
+        for number in range(60):
+            keys = np.concatenate([random.integers(0, KEYS, 300), np.repeat(odd, 2)])
+            numbers = np.arange(len(keys)) + len(expected)
+            expected += [(n, known.get(int(k))) for n, k in zip(numbers, keys, strict=True)]
+            found += naive.rows_of(run.push(pa.record_batch({"n": numbers, "k": keys})))
+            if number % 6 == 3:
+                table = table.upsert(rows(odd, number))
+                known.update({int(k): int(k) * 1000 + number for k in odd})
+            elif number % 6 == 5:
+                table = table.delete(pa.array(odd))
+                for k in odd:
+                    known.pop(int(k), None)
+        found += naive.rows_of(run.flush())
+    assert sorted((row[0], row[2]) for row in found) == expected
+
+
+def test_a_new_base_is_not_mixed_with_the_old_one(changing: Changing) -> None:
+    for _ in range(40):
+        changing.push()
+    changing.upsert(np.arange(0, 100))
+    changing.push()
+    changing.table = changing.table.compact()
+    changing.push()
+    assert changing.run.version == changing.table.version
+    changing.check()
+
+
+def test_a_switch_that_is_given_up(changing: Changing) -> None:
+    """The queued batch is joined with the old version after all."""
+    changing.upsert(np.arange(50))
+    for _ in range(40):
+        changing.push()
+    changing.upsert(np.arange(100))
+    version, run = changing.run.version, changing.run
+    numbers = np.arange(PUSH) + len(changing.expected)
+    list(
+        zip(range(1), run.push(pa.record_batch({"n": numbers, "k": numbers % KEYS})), strict=False)
+    )
+    run.use(version)
+    changing.take(run.flush())
+    assert run.stats.waiting == 0
