@@ -9,7 +9,8 @@ from importlib.util import find_spec
 
 Report = Callable[[str, int, "int | None"], None]
 Progress = bool | None | Report
-"""``True``: a bar on the terminal, or a line of text without rich. A callback gets stage, rows done, total rows if known."""
+"""``True``: a bar on the terminal, or a line of text where rich is not installed. A callback gets
+stage, rows done, total rows if known."""
 
 
 @contextlib.contextmanager
