@@ -54,7 +54,8 @@ def test(version: str, tests: tuple[str, ...]) -> bool:
     python = environment(version)
     print(f"==> Spark {version}", flush=True)
     start = time.monotonic()
-    command = [str(python), "-m", "pytest", "-q", "-m", QUICK, *tests]
+    workers = ("-n", "2", "--dist", "loadgroup")
+    command = [str(python), "-m", "pytest", "-q", "-m", QUICK, *workers, *tests]
     # The environment decides which pyspark is used, and nothing that was set for another one.
     kept = {n: v for n, v in os.environ.items() if n not in ("SPARK_HOME", "PYTHONPATH")}
     passed = subprocess.run(command, cwd=ROOT, env=kept).returncode == 0

@@ -37,7 +37,10 @@ sink:
 checkpoint: {folder}/checkpoint
 memory: {memory}
 using: {join}
+spark:
+  spark.driver.memory: {heap}
 """
+HEAP = "1g"
 _MARK = ".semistream-demo"  # a folder with this file was made by a demo
 _MADE = (
     "products",
@@ -45,7 +48,7 @@ _MADE = (
     "sales",
     "warehouse",
     "checkpoint",
-    "own-join-checkpoint",
+    "own-join",
     "metrics.jsonl",
     "report.html",
 )
@@ -121,9 +124,17 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
     from semistream.workload.relations import products
     from semistream.workload.stream import sales
 
-    names = {"sort": "sorting products", "write": "writing pages"}
+    done = 0
+    rows = products(demo.rows)
+    source = demo.folder / "products.parquet"
+    with pq.ParquetWriter(source, rows.schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+            done += batch.num_rows
+            progress("generating products", done, demo.rows)
+    names = {"sort": "sorting them by key", "write": "writing pages"}
     ss.MasterTable.build(
-        products(demo.rows),
+        source,
         demo.folder / "products",
         key="product_id",
         unique=True,
@@ -131,13 +142,6 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
             names.get(stage, stage), done, total or demo.rows
         ),
     )
-    done = 0
-    rows = products(demo.rows)
-    with pq.ParquetWriter(demo.folder / "products.parquet", rows.schema) as writer:
-        for batch in rows:
-            writer.write_batch(batch)
-            done += batch.num_rows
-            progress("products for Spark", done, demo.rows)
     (demo.folder / "sales").mkdir()
     done, size = 0, -(-demo.tuples // BATCHES)
     stream = sales(demo.tuples, demo.rows, exponent=demo.exponent, scattered=True, batch_rows=size)
@@ -147,9 +151,15 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
         done += batch.num_rows
         progress("generating sales", done, demo.tuples)
     text = PIPELINE.format(
-        folder=demo.folder, output=demo.output, memory=demo.memory, join=demo.join
+        folder=demo.folder, output=demo.output, memory=demo.memory, join=demo.join, heap=HEAP
     )
     demo.pipeline.write_text(text)
+
+
+def table_bytes(demo: Demo) -> int:
+    import semistream as ss
+
+    return ss.MasterTable.open(demo.folder / "products").nbytes
 
 
 def enrich(demo: Demo, show: Callable[[Any], None]) -> list[tuple[int, float]]:
@@ -174,7 +184,7 @@ def own_join(demo: Demo, show: Callable[[int, float], None]) -> list[tuple[int, 
         demo.folder / "products.parquet",
         "product_id",
         ["price", "supplier_id"],
-        demo.folder / "own-join-checkpoint",
+        demo.folder / "own-join",
         OWN_JOIN_SECONDS,
         show,
     )
