@@ -31,9 +31,12 @@ def test_help_names_every_command() -> None:
 
 
 def test_an_unknown_command() -> None:
+    done = semistream("mastr", "info")
+    assert done.returncode == 2
+    assert "unknown command 'mastr'; did you mean 'master'?" in done.stderr
     done = semistream("enrich")
     assert done.returncode == 2
-    assert "enrich" in done.stderr
+    assert "unknown command 'enrich'; valid commands: demo, master, run" in done.stderr
 
 
 def test_an_error_is_one_line_and_code_2(

@@ -76,7 +76,8 @@ def test_batches_with_different_schemas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "key", "message"),
     [
-        (DATA, "nope", "'nope' is not in the data; its columns are 'id', 'text'"),
+        (DATA, "nope", "'nope' is not in the data; its columns are id, text"),
+        (DATA, "idd", "'idd' is not in the data; did you mean 'id'. its columns are id, text"),
         (DATA, [], "names no column"),
         (DATA, 5, "key=5 is neither a column name nor a list of names"),
         (DATA, ["id", "id"], "key has column 'id' twice"),

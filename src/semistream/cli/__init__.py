@@ -15,7 +15,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from semistream.errors import SemistreamError
+from semistream.errors import SemistreamError, unknown
 
 # The order in --help; other commands are listed last.
 _ORDER = ("demo", "master", "run", "report", "tune", "generate", "bench", "reproduce", "warm-up")
@@ -42,6 +42,12 @@ class _CommandsByModule(TyperGroup):
         command = get_command(import_module(f"{__name__}.{cmd_name.replace('-', '_')}").app)
         command.name = cmd_name
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            ctx.fail(unknown("command", args[0], known))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Click would end an interrupted command with its own words and code 1."""
