@@ -75,7 +75,10 @@ def test_a_database(tmp_path: Path) -> None:
         (SyncOptions("kafka://h:1"), "needs --topic"),
         (SyncOptions("file.parquet", topic="x"), "--topic is for"),
         (SyncOptions("file.parquet", table="x"), "are for a database URL"),
-        (SyncOptions("file.parquet", find_deletes="sometimes"), "--find-deletes are for a database"),
+        (
+            SyncOptions("file.parquet", find_deletes="sometimes"),
+            "--find-deletes are for",
+        ),
         (SyncOptions("file.parquet", value="arrow"), "--value is for"),
         (SyncOptions("postgresql://h/db"), "needs --table"),
         (SyncOptions("oracle://h/db", table="x"), "not a supported database"),
@@ -179,5 +182,5 @@ def test_an_interval_until_control_c(tmp_path: Path) -> None:
 def test_a_table_that_does_not_exist_needs_a_key(tmp_path: Path) -> None:
     source = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"id": [1]}), source)
-    with pytest.raises(ConfigError, match="there is no master table at .*with --key"):
+    with pytest.raises(ConfigError, match=r"there is no master table at .*with --key"):
         sync_once(tmp_path / "absent", source_of(SyncOptions(str(source))))

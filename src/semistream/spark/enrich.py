@@ -23,6 +23,7 @@ from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
 from semistream.spark.schema import check_key_collations, output_schemas, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
+from semistream.spark.worker_python import check_worker_python
 from semistream.tuning.auto import choose, join
 from semistream.warmup.background import warm_up_in_background
 
@@ -92,6 +93,7 @@ def enrich(
         The stream's time column, for a table with history: a row meets the master's row that was
         valid at its time.
     """
+    check_worker_python(df.sparkSession)
     warm_up_in_background()
     lookups = _lookups(master, on, how, select, using, where, as_of)
     budget = _budget(memory, using, rate, lookups, task_slots(df.sparkSession))
