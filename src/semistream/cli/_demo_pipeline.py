@@ -19,6 +19,7 @@ import pyarrow as pa
 from semistream.errors import ConfigError, InternalError
 
 BATCHES = 8
+FILES = min(8, os.cpu_count() or 1)  # of a batch: Spark reads each in a task of its own
 OWN_JOIN_SECONDS = 8.0
 PIPELINE = """\
 name: demo
@@ -26,7 +27,7 @@ source:
   format: parquet
   path: {folder}/sales
   schema: {{sale_id: long, product_id: long, quantity: int}}
-  options: {{maxFilesPerTrigger: 1}}
+  options: {{maxFilesPerTrigger: {files}}}
 lookups:
   - master: {folder}/products
     on: product_id
@@ -143,7 +144,7 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
         ),
     )
     (demo.folder / "sales").mkdir()
-    done, size = 0, -(-demo.tuples // BATCHES)
+    done, size = 0, -(-demo.tuples // (BATCHES * FILES))
     stream = sales(demo.tuples, demo.rows, exponent=demo.exponent, scattered=True, batch_rows=size)
     for number, batch in enumerate(stream):
         table = pa.Table.from_batches([batch])
@@ -151,7 +152,12 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
         done += batch.num_rows
         progress("generating sales", done, demo.tuples)
     text = PIPELINE.format(
-        folder=demo.folder, output=demo.output, memory=demo.memory, join=demo.join, heap=HEAP
+        folder=demo.folder,
+        output=demo.output,
+        memory=demo.memory,
+        join=demo.join,
+        heap=HEAP,
+        files=FILES,
     )
     demo.pipeline.write_text(text)
 
