@@ -3,12 +3,13 @@
     python -m lab.rate_memory --prepare    # builds the tables, some minutes
     python -m lab.rate_memory --measure    # one run, about five minutes on a quiet machine
     python -m lab.rate_memory              # draws docs/images/rate-memory.svg from the run
-    python -m lab.rate_memory --measure --rows 200000    # a trial, which is only printed
+    python -m lab.rate_memory --measure --rows 1000000   # a trial, which is only printed
 
 Rates are per second of CPU time of the measured process, all of whose work is on one core with R in
 the page cache: on a machine that others use, wall-clock rates would say more about them. A run
 measures all cells one after the other and replaces lab/results/rate-memory.json as a whole,
-so that a chart never mixes runs; one that takes longer than --minutes is given up. Cells are those of ``lab.bench_rivals``, with shorter times.
+so that a chart never mixes runs; one that takes longer than --minutes is given up. Cells are those
+of ``lab.bench_rivals``, with shorter times.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ __all__ = ["app", "run_demo"]
 @app.command()
 def demo(
     engine: bool = typer.Option(False, "--engine", help="Run only the join, without Spark."),
-    rows: int = typer.Option(10_000_000, min=1, help="Number of products in the master table."),
+    rows: int = typer.Option(5_000_000, min=1, help="Number of products in the master table."),
     tuples: int = typer.Option(2_000_000, min=1, help="Number of sales in the stream."),
     memory: str | None = typer.Option(
         None, help="Memory budget of the join. Default: 128MB; 50MB with --engine."
