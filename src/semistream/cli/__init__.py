@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
@@ -88,10 +89,21 @@ def _root(
     pass
 
 
+def load(arguments: list[str]) -> None:
+    """Import the module of the command that the arguments name, if they name one."""
+    module = arguments[0].replace("-", "_") if arguments else ""
+    if module.isidentifier() and find_spec(f"{__name__}.{module}") is not None:
+        import_module(f"{__name__}.{module}")
+
+
 def main() -> None:
     """Run a command; the script is :func:`semistream.command.main`."""
     try:
         app()
+    except SystemExit as leaving:
+        if leaving.code == 130:  # Typer ends so if Ctrl-C comes before the command
+            raise KeyboardInterrupt from None
+        raise
     except SemistreamError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
