@@ -37,7 +37,9 @@ def test_it_ends_with_an_answer(output: str, tmp_path: Path) -> None:
     assert re.search(
         rf"[\d,]+  semistream, the default join in 64MB, rows written to {output}", said
     )
-    assert re.search(r"[\d,]+  Spark's own join with a heap of 1g, rows written to Parquet", said)
+    assert re.search(
+        r"[\d,]+  Spark's stream\.join\(table\), heap of 1g, rows written to Parquet", said
+    )
     assert list((folder / "own-join" / "rows").glob("*.parquet")), "both write files"
     assert not re.search("WARN |ERROR|log4j|Traceback", done.stderr), done.stderr
     assert f"report    {folder}/report.html" in said

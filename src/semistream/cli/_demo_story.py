@@ -113,7 +113,7 @@ def _print_rates(demo: steps.Demo, ours: float | None, own: float | None) -> Non
     name = "the default join" if demo.join == "auto" else demo.join
     for rate, label in (
         (ours, f"semistream, {name} in {demo.memory}, rows written to {demo.output}"),
-        (own, f"Spark's own join with a heap of {steps.HEAP}, rows written to Parquet files"),
+        (own, f"Spark's stream.join(table), heap of {steps.HEAP}, rows written to Parquet files"),
     ):
         text = "no batch" if rate is None else f"{rate:,.0f}"
         print(f"   {text:>12}  {label}")
