@@ -12,6 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+RUNNABLE  := $(VENV)/.runnable
 ENGINE_TESTS := tests/conformance tests/engine tests/faults tests/joins tests/kernels tests/master tests/memory tests/overload \
   tests/property tests/reference tests/reliability tests/tuning
 
@@ -31,6 +32,13 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+# What the demo needs, without the tools of a developer, which take three times as long to install.
+$(RUNNABLE): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@test -e $(INSTALLED) || { echo "==> installing semistream with Spark and Delta into $(VENV)" && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[delta,pipeline,spark]'; }
+	@touch $@
+
 install: $(INSTALLED)  ## Create the virtual environment, with all tools
 
 docs: $(INSTALLED)  ## Build the documentation into .data/site; a broken link is an error
@@ -43,7 +51,7 @@ browser:  ## Install Chromium for the tests of the live page, where apt-get can
 	    DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -y -qq --no-install-recommends chromium; } \
 	    > /dev/null 2>&1 || echo "==> no Chromium: the tests of the live page will be skipped"
 
-demo: $(INSTALLED)  ## Stream sales through a pipeline, and through Spark's own join; about a minute
+demo: $(RUNNABLE)  ## Stream sales through a pipeline, and through Spark's own join; about a minute
 	@$(BIN)/semistream demo
 
 test: $(INSTALLED)  ## Run the quick tests, about five minutes on two cores

@@ -1,13 +1,15 @@
 """Rate against memory: SweepJoin, the published joins, and what is used instead.
 
     python -m lab.rate_memory --prepare    # builds the tables, some minutes
-    python -m lab.rate_memory --measure    # one run, some minutes
+    python -m lab.rate_memory --measure    # one run, about five minutes on a quiet machine
     python -m lab.rate_memory              # draws docs/images/rate-memory.svg from the run
+    python -m lab.rate_memory --measure --rows 1000000   # a trial, which is only printed
 
 Rates are per second of CPU time of the measured process, all of whose work is on one core with R in
 the page cache: on a machine that others use, wall-clock rates would say more about them. A run
 measures all cells one after the other and replaces lab/results/rate-memory.json as a whole,
-so that a chart never mixes runs. Cells are those of ``lab.bench_rivals``, with shorter times.
+so that a chart never mixes runs; one that takes longer than --minutes is given up. Cells are those
+of ``lab.bench_rivals``, with shorter times.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import json
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
@@ -43,12 +46,12 @@ LINES = {
 }
 
 
-def cells() -> list[Cell]:
+def cells(rows: int = ROWS) -> list[Cell]:
     return [
         Cell(
             rival=rival,
             variant=variant,
-            rows=ROWS,
+            rows=rows,
             memory=memory,
             exponent=1.0,
             batch=100_000,
@@ -72,28 +75,35 @@ def prepare(cell: Cell) -> Path:
     return launch.prepare(rivals.rival(cell.rival), cell.variant, data, print)
 
 
-def measure() -> int:
+def measure(rows: int, minutes: float) -> int:
     run = machine.describe(PACKAGES)
     found = []
-    for cell in cells():
+    until = time.monotonic() + 60 * minutes
+    for cell in cells(rows):
+        if time.monotonic() > until:
+            print(f"given up after {minutes:g} minutes; {RESULTS.name} is as it was")
+            return 1
         result = launch.run(cell, page_cache=prepare(cell))
         found.append(result)
         print(f"{cell.key}: {report.said(result)}", flush=True)
     held = {"machine": {**run, "load_after": machine.load()}, "cells": found}
-    RESULTS.write_text(json.dumps(held, indent=1) + "\n")
+    if rows == ROWS:
+        RESULTS.write_text(json.dumps(held, indent=1) + "\n")
     return 1 if any(report.is_wrong(cell) for cell in found) else 0
 
 
 def caption(held: dict[str, Any]) -> str:
     """What the README says below the chart, on one line."""
     loads = [cell["load"][0] for cell in held["cells"]]
+    cores = held["machine"]["cores"]
+    others = "that others used " if max(loads) > cores else ""
     filling = sum(not cell.get("steady", True) for cell in held["cells"])
     return (
         f"R has {ROWS // 10**6} million rows of 113 bytes in a warm page cache; the stream's keys "
         "are Zipf(1), scattered, in batches of 100,000; every answer is checked. A process may use "
         "256 MiB more for its libraries, where DuckDB keeps a part of the table. One run on "
-        f"{held['machine']['time'][:10]}, on a machine that others used (load {min(loads):.0f} to "
-        f"{max(loads):.0f} on {held['machine']['cores']} cores), hence rates per second of CPU "
+        f"{held['machine']['time'][:10]}, on a machine {others}(load {min(loads):.0f} to "
+        f"{max(loads):.0f} on {cores} cores), {'hence ' if others else ''}rates per second of CPU "
         f"time; a hollow mark ({filling} of {len(held['cells'])}) was still filling its window. "
         "`python -m lab.rate_memory` draws it from `lab/results/rate-memory.json`."
     )
@@ -192,12 +202,16 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--prepare", action="store_true", help="build the tables, measure nothing")
     parser.add_argument("--measure", action="store_true", help="measure everything again")
+    parser.add_argument("--rows", type=int, default=ROWS, help="another size: a trial, not kept")
+    parser.add_argument("--minutes", type=float, default=20, help="give a measurement up after")
     options = parser.parse_args(arguments)
     if options.prepare:
-        for cell in cells()[: len(LINES)]:
+        for cell in cells(options.rows)[: len(LINES)]:
             prepare(cell)
         return 0
-    code = measure() if options.measure else 0
+    code = measure(options.rows, options.minutes) if options.measure else 0
+    if code or options.rows != ROWS:
+        return code
     PICTURE.parent.mkdir(parents=True, exist_ok=True)
     held = json.loads(RESULTS.read_text())
     draw(held, PICTURE)

@@ -1,7 +1,8 @@
 """Runs the Spark tests with every supported version: ``python tests/spark_versions.py``.
 
 Each version has an environment under ``.data/spark-versions/``, made on first use and updated when
-pyproject.toml changes. ``--short`` runs a few tests with the oldest version, as a quick check.
+pyproject.toml changes; they take about 1 GB each, and ``--discard`` removes each one after its
+tests. ``--short`` runs a few tests with the oldest version, as a quick check.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -52,7 +54,8 @@ def test(version: str, tests: tuple[str, ...]) -> bool:
     python = environment(version)
     print(f"==> Spark {version}", flush=True)
     start = time.monotonic()
-    command = [str(python), "-m", "pytest", "-q", "-m", QUICK, *tests]
+    workers = ("-n", "2", "--dist", "loadgroup")
+    command = [str(python), "-m", "pytest", "-q", "-m", QUICK, *workers, *tests]
     # The environment decides which pyspark is used, and nothing that was set for another one.
     kept = {n: v for n, v in os.environ.items() if n not in ("SPARK_HOME", "PYTHONPATH")}
     passed = subprocess.run(command, cwd=ROOT, env=kept).returncode == 0
@@ -65,12 +68,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("versions", nargs="*", metavar="version", help="default: all")
     parser.add_argument("--short", action="store_true", help="a few tests, the oldest version")
+    parser.add_argument("--discard", action="store_true", help="remove each environment afterwards")
     options = parser.parse_args()
     unknown = [version for version in options.versions if version not in VERSIONS]
     if unknown:
         parser.error(f"unknown version {unknown[0]}; choose from {', '.join(VERSIONS)}")
     versions = options.versions or (VERSIONS[:1] if options.short else VERSIONS)
-    results = {version: test(version, SHORT if options.short else TESTS) for version in versions}
+    results = {}
+    for version in versions:
+        results[version] = test(version, SHORT if options.short else TESTS)
+        if options.discard:
+            shutil.rmtree(ENVIRONMENTS / version)
     failed = [version for version, passed in results.items() if not passed]
     if failed:
         print(f"failed with Spark {', '.join(failed)}")

@@ -24,6 +24,20 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     return f"unknown {what} {name!r}; {hint}"
 
 
+def existing(name: str, known: Iterable[str], verb: str = "its columns are") -> str:
+    """What a message about a missing column ends with: the closest name, and all that exist.
+
+    >>> existing("prise", ["id", "price"])
+    "did you mean 'price'? its columns are id, price"
+    >>> existing("zzz", ["id", "price"], "it has")
+    'it has id, price'
+    """
+    names = list(known)
+    close = get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}{verb} {', '.join(names)}"
+
+
 class SemistreamError(Exception):
     """Base class of all errors of this library."""
 

@@ -34,8 +34,14 @@ def test_it_ends_with_an_answer(output: str, tmp_path: Path) -> None:
     said, folder = done.stdout, tmp_path / "demo"
     assert "4. The warehouse: 16,000 sales, each exactly once" in said
     assert len(re.findall(r"supplier +\d+ +[\d,]+ sales", said)) == 5
-    assert re.search(rf"[\d,]+  semistream, the default join, rows written to {output}", said)
-    assert re.search(r"[\d,]+  Spark's own join, rows discarded", said)
+    assert re.search(
+        rf"[\d,]+  semistream, the default join in 64MB, rows written to {output}", said
+    )
+    assert re.search(
+        r"[\d,]+  Spark's stream\.join\(table\), heap of 1g, rows written to Parquet", said
+    )
+    assert list((folder / "own-join" / "rows").glob("*.parquet")), "both write files"
+    assert not re.search("WARN |ERROR|log4j|Traceback", done.stderr), done.stderr
     assert f"report    {folder}/report.html" in said
     assert f"pipeline  {folder}/pipeline.yaml" in said
     assert "embedded" in (folder / "report.html").read_text()

@@ -9,8 +9,18 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from semistream.master import MasterTable
+
+PIPELINE = """
+name: orders
+source: {format: json, path: orders, schema: {order_id: long, product_id: long}}
+lookups: [{master: products, on: product_id}]
+sink: {output: delta, path: warehouse}
+checkpoint: checkpoint
+"""
 SCRIPT = "import sys; sys.argv[0] = 'semistream'; from semistream.command import main; main()"
 ENGINE = ("demo", "--engine", "--rows", "300000", "--tuples", "30000000", "--memory", "20MB")
 
@@ -68,3 +78,21 @@ def test_while_it_joins(folder: Path) -> None:
 @pytest.mark.parametrize("seconds", [0.8, 1.2, 1.8])
 def test_while_it_starts(folder: Path, seconds: float) -> None:
     assert lines_of(interrupted(folder, ENGINE, seconds)) == ["interrupted"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("seconds", [0.5, 3.0])
+def test_while_spark_starts(folder: Path, seconds: float) -> None:
+    """The JVM and Py4J say nothing, and Spark removes its folders."""
+    for module in ("pyspark", "pydantic", "deltalake"):
+        pytest.importorskip(module)
+    rows = pa.table({"product_id": range(100), "price": [1.0] * 100})
+    MasterTable.build(rows, folder / "products", key="product_id", unique=True)
+    (folder / "orders").mkdir()
+    (folder / "p.yaml").write_text(PIPELINE)
+    text = interrupted(folder, ("run", "p.yaml"), seconds, said="transfers")
+    noise = ("Picked up JAVA", "Using incubator modules")
+    said = [x for x in text.splitlines() if x.strip() and not any(n in x for n in noise)]
+    assert said == ["interrupted"]
+    assert list((folder / "temporary").iterdir()) == []

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from semistream.cli._master_sync import Synced, SyncOptions, keep_syncing, source_of
+from semistream.cli._master_sync import Synced, SyncOptions, keep_syncing, source_of, sync_once
 from semistream.cli.master import app
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master import MasterTable
@@ -39,7 +39,7 @@ def test_build_preview_and_sync(tmp_path: Path) -> None:
     file, table = write(tmp_path, {1: 1.0, 2: 2.0, 3: 3.0}), tmp_path / "t"
     code, text = run(table, file)
     assert code == 2, "there is no table, and no key to build one"
-    assert "does not exist" in text
+    assert "there is no master table at" in text
     code, text = run(table, file, "--key", "id")
     assert (code, "version 1: 3 inserted" in text) == (0, True), text
     write(tmp_path, {1: 1.0, 2: 2.5, 4: 4.0})
@@ -75,6 +75,11 @@ def test_a_database(tmp_path: Path) -> None:
         (SyncOptions("kafka://h:1"), "needs --topic"),
         (SyncOptions("file.parquet", topic="x"), "--topic is for"),
         (SyncOptions("file.parquet", table="x"), "are for a database URL"),
+        (
+            SyncOptions("file.parquet", find_deletes="sometimes"),
+            "--find-deletes are for",
+        ),
+        (SyncOptions("file.parquet", value="arrow"), "--value is for"),
         (SyncOptions("postgresql://h/db"), "needs --table"),
         (SyncOptions("oracle://h/db", table="x"), "not a supported database"),
         (SyncOptions("sqlite:///f", table="x", find_deletes="often"), "not a duration"),
@@ -172,3 +177,10 @@ def test_an_interval_until_control_c(tmp_path: Path) -> None:
     assert text.splitlines()[-1] == "stopped; the next sync continues where the last one ended"
     assert "Traceback" not in text
     assert MasterTable.open(tmp_path / "t").num_rows == 2
+
+
+def test_a_table_that_does_not_exist_needs_a_key(tmp_path: Path) -> None:
+    source = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"id": [1]}), source)
+    with pytest.raises(ConfigError, match=r"there is no master table at .*with --key"):
+        sync_once(tmp_path / "absent", source_of(SyncOptions(str(source))))

@@ -70,7 +70,8 @@ def test_from_kafka_to_delta_once(broker: str, tmp_path: Path) -> None:
     from deltalake import DeltaTable
 
     from semistream.spark.listener import Metrics
-    from semistream.spark.pipeline import open_session, start
+    from semistream.spark.pipeline import start
+    from semistream.spark.session import open_session
     from semistream.spark.watch import watch
 
     ss.MasterTable.build(PRODUCTS, tmp_path / "products", key="product_id")

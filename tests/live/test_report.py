@@ -54,7 +54,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "has no records yet"),
+        ("", "has no records of metrics yet; semistream run --metrics"),
         ("{bad}\n{}\n", r"m.jsonl:1: not a line of JSON"),
         ('{"a": 1}\n', r"m.jsonl:1: not a record of metrics: the fields query and batch"),
         ("[1]\n", r"m.jsonl:1: not a record of metrics"),

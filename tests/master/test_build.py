@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from master.cases import numbers
 from semistream.errors import ConfigError, MasterTableError, SchemaError
-from semistream.master import MasterTable
+from semistream.master import MasterTable, progress
 
 DATA = numbers(5_000)
 SORTED = DATA.sort_by("id")
@@ -75,7 +76,8 @@ def test_batches_with_different_schemas(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "key", "message"),
     [
-        (DATA, "nope", "'nope' is not in the data; its columns are 'id', 'text'"),
+        (DATA, "nope", "'nope' is not in the data; its columns are id, text"),
+        (DATA, "idd", "'idd' is not in the data; did you mean 'id'. its columns are id, text"),
         (DATA, [], "names no column"),
         (DATA, 5, "key=5 is neither a column name nor a list of names"),
         (DATA, ["id", "id"], "key has column 'id' twice"),
@@ -183,6 +185,21 @@ def test_a_foreign_folder_is_not_modified(tmp_path: Path) -> None:
     with pytest.raises(MasterTableError, match="is a file"):
         MasterTable.build(DATA, tmp_path / "thesis.doc", key="id")
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.doc"]
+
+
+@pytest.mark.parametrize("has_rich", [True, False])
+def test_progress_on_a_terminal(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    has_rich: bool,
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(progress, "find_spec", lambda name: has_rich)
+    MasterTable.build(DATA, tmp_path / "t", key="id", progress=True)
+    shown = capsys.readouterr().err
+    assert "sort" in shown
+    assert shown.endswith("\r\x1b[2K") or has_rich, "the line is removed at the end"
 
 
 def test_progress_is_reported(tmp_path: Path) -> None:

@@ -25,9 +25,9 @@ def test_there_is_one_version() -> None:
     assert f"\n## {ss.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-def command(*words: str | Path, cwd: Path) -> str:
+def started(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    done = subprocess.run(
+    return subprocess.run(
         [str(word) for word in words],
         cwd=cwd,
         env=clean,
@@ -35,8 +35,18 @@ def command(*words: str | Path, cwd: Path) -> str:
         text=True,
         timeout=280,
     )
+
+
+def command(*words: str | Path, cwd: Path) -> str:
+    done = started(*words, cwd=cwd)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def refused(*words: str | Path, cwd: Path) -> str:
+    done = started(*words, cwd=cwd)
+    assert done.returncode != 0
+    return done.stderr
 
 
 @pytest.mark.slow
@@ -60,12 +70,17 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     command(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path)
     command(python, "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
     semistream = python.parent / "semistream"
+    assert "pip install 'semistream[cli]'" in refused(semistream, "--version", cwd=tmp_path)
+    example = (ROOT / "docs/getting-started.md").read_text().split("```python\n")[1].split("```")[0]
+    assert "'price': 9.99" in command(python, "-c", example, cwd=tmp_path)
+    said = refused(python, "-c", "import semistream as ss; ss.enrich", cwd=tmp_path)
+    assert "ss.enrich needs pyspark" in said
+    assert "pip install 'semistream[spark]'" in said
+
+    command(python, "-m", "pip", "install", "--quiet", f"{wheel}[cli]", cwd=tmp_path)
     assert command(semistream, "--version", cwd=tmp_path) == f"semistream {ss.__version__}\n"
     said = command(
         semistream, "demo", "--engine", "--rows", "5000", "--tuples", "5000", cwd=tmp_path
     )
     assert "5,000 tuples" in said
-    enrich = [str(python), "-c", "import semistream as ss; ss.enrich"]
-    done = subprocess.run(enrich, cwd=tmp_path, capture_output=True, text=True, env={})
-    assert "ss.enrich needs pyspark" in done.stderr
-    assert "pip install 'semistream[spark]'" in done.stderr
+    assert "the demo needs pyspark" in refused(semistream, "demo", cwd=tmp_path)

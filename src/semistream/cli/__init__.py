@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
@@ -15,7 +16,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from semistream.errors import SemistreamError
+from semistream.errors import SemistreamError, unknown
 
 # The order in --help; other commands are listed last.
 _ORDER = ("demo", "master", "run", "report", "tune", "generate", "bench", "reproduce", "warm-up")
@@ -42,6 +43,12 @@ class _CommandsByModule(TyperGroup):
         command = get_command(import_module(f"{__name__}.{cmd_name.replace('-', '_')}").app)
         command.name = cmd_name
         return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            ctx.fail(unknown("command", args[0], known))
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Click would end an interrupted command with its own words and code 1."""
@@ -82,10 +89,21 @@ def _root(
     pass
 
 
+def load(arguments: list[str]) -> None:
+    """Import the module of the command that the arguments name, if they name one."""
+    module = arguments[0].replace("-", "_") if arguments else ""
+    if module.isidentifier() and find_spec(f"{__name__}.{module}") is not None:
+        import_module(f"{__name__}.{module}")
+
+
 def main() -> None:
     """Run a command; the script is :func:`semistream.command.main`."""
     try:
         app()
+    except SystemExit as leaving:
+        if leaving.code == 130:  # Typer ends so if Ctrl-C comes before the command
+            raise KeyboardInterrupt from None
+        raise
     except SemistreamError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)

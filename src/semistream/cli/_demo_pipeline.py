@@ -19,6 +19,7 @@ import pyarrow as pa
 from semistream.errors import ConfigError, InternalError
 
 BATCHES = 8
+FILES = min(8, os.cpu_count() or 1)  # of a batch: Spark reads each in a task of its own
 OWN_JOIN_SECONDS = 8.0
 PIPELINE = """\
 name: demo
@@ -26,7 +27,7 @@ source:
   format: parquet
   path: {folder}/sales
   schema: {{sale_id: long, product_id: long, quantity: int}}
-  options: {{maxFilesPerTrigger: 1}}
+  options: {{maxFilesPerTrigger: {files}}}
 lookups:
   - master: {folder}/products
     on: product_id
@@ -37,7 +38,10 @@ sink:
 checkpoint: {folder}/checkpoint
 memory: {memory}
 using: {join}
+spark:
+  spark.driver.memory: {heap}
 """
+HEAP = "1g"
 _MARK = ".semistream-demo"  # a folder with this file was made by a demo
 _MADE = (
     "products",
@@ -45,7 +49,7 @@ _MADE = (
     "sales",
     "warehouse",
     "checkpoint",
-    "own-join-checkpoint",
+    "own-join",
     "metrics.jsonl",
     "report.html",
 )
@@ -121,9 +125,17 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
     from semistream.workload.relations import products
     from semistream.workload.stream import sales
 
-    names = {"sort": "sorting products", "write": "writing pages"}
+    done = 0
+    rows = products(demo.rows)
+    source = demo.folder / "products.parquet"
+    with pq.ParquetWriter(source, rows.schema) as writer:
+        for batch in rows:
+            writer.write_batch(batch)
+            done += batch.num_rows
+            progress("generating products", done, demo.rows)
+    names = {"sort": "sorting them by key", "write": "writing pages"}
     ss.MasterTable.build(
-        products(demo.rows),
+        source,
         demo.folder / "products",
         key="product_id",
         unique=True,
@@ -131,15 +143,8 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
             names.get(stage, stage), done, total or demo.rows
         ),
     )
-    done = 0
-    rows = products(demo.rows)
-    with pq.ParquetWriter(demo.folder / "products.parquet", rows.schema) as writer:
-        for batch in rows:
-            writer.write_batch(batch)
-            done += batch.num_rows
-            progress("products for Spark", done, demo.rows)
     (demo.folder / "sales").mkdir()
-    done, size = 0, -(-demo.tuples // BATCHES)
+    done, size = 0, -(-demo.tuples // (BATCHES * FILES))
     stream = sales(demo.tuples, demo.rows, exponent=demo.exponent, scattered=True, batch_rows=size)
     for number, batch in enumerate(stream):
         table = pa.Table.from_batches([batch])
@@ -147,9 +152,20 @@ def prepare(demo: Demo, progress: Callable[[str, int, int], None]) -> None:
         done += batch.num_rows
         progress("generating sales", done, demo.tuples)
     text = PIPELINE.format(
-        folder=demo.folder, output=demo.output, memory=demo.memory, join=demo.join
+        folder=demo.folder,
+        output=demo.output,
+        memory=demo.memory,
+        join=demo.join,
+        heap=HEAP,
+        files=FILES,
     )
     demo.pipeline.write_text(text)
+
+
+def table_bytes(demo: Demo) -> int:
+    import semistream as ss
+
+    return ss.MasterTable.open(demo.folder / "products").nbytes
 
 
 def enrich(demo: Demo, show: Callable[[Any], None]) -> list[tuple[int, float]]:
@@ -174,7 +190,7 @@ def own_join(demo: Demo, show: Callable[[int, float], None]) -> list[tuple[int, 
         demo.folder / "products.parquet",
         "product_id",
         ["price", "supplier_id"],
-        demo.folder / "own-join-checkpoint",
+        demo.folder / "own-join",
         OWN_JOIN_SECONDS,
         show,
     )

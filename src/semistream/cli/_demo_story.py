@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream.cli import _demo_pipeline as steps
 from semistream.errors import ConfigError
+from semistream.memory import format_size
 
 _QUERY = "SELECT supplier_id, count(*), sum(quantity * price) GROUP BY 1 ORDER BY 3 DESC LIMIT 5"
 
@@ -31,7 +32,12 @@ def show_pipeline(
     steps.check(demo)
     print(f"1. Products: a master table of {rows:,} rows, and {tuples:,} sales", flush=True)
     _prepare(demo)
-    print(f"\n2. Sales through the pipeline, {memory} for the join, into {demo.output}", flush=True)
+    size = format_size(steps.table_bytes(demo))
+    print(
+        f"\n2. Sales through the pipeline into {demo.output}: "
+        f"{memory} of memory for a join with {size} of products",
+        flush=True,
+    )
     line = _Line()
     ours = steps.enrich(demo, line.write)
     line.end()
@@ -106,8 +112,8 @@ def _print_answer(answer: pa.Table) -> None:
 def _print_rates(demo: steps.Demo, ours: float | None, own: float | None) -> None:
     name = "the default join" if demo.join == "auto" else demo.join
     for rate, label in (
-        (ours, f"semistream, {name}, rows written to {demo.output}"),
-        (own, "Spark's own join, rows discarded"),
+        (ours, f"semistream, {name} in {demo.memory}, rows written to {demo.output}"),
+        (own, f"Spark's stream.join(table), heap of {steps.HEAP}, rows written to Parquet files"),
     ):
         text = "no batch" if rate is None else f"{rate:,.0f}"
         print(f"   {text:>12}  {label}")

@@ -71,6 +71,10 @@ def source_of(options: SyncOptions) -> Any:
         raise ConfigError("--topic is for a source such as kafka://host:9092")
     if (options.table or options.version_column) and not is_database:
         raise ConfigError("--table and --version-column are for a database URL, with --table")
+    if (options.overlap or options.find_deletes != "always") and not is_database:
+        raise ConfigError("--overlap and --find-deletes are for a database URL, with --table")
+    if options.value != "json" and not is_kafka:
+        raise ConfigError("--value is for a source such as kafka://host:9092")
     if is_kafka:
         if options.topic is None:
             raise ConfigError(f"{where} needs --topic")
@@ -118,6 +122,11 @@ def sync_once(
             source, path, key=list(key), unique=True, memory=memory, progress=progress
         )
         return synced(table, table.synced, True)
+    if not path.exists():
+        raise ConfigError(
+            f"there is no master table at {path}; to build it from the source, give its key column "
+            "with --key" + (", and leave --dry-run out" if dry_run else "")
+        )
     table = MasterTable.open(path)
     if dry_run:
         found = table.pending(source, full=full, memory=memory, progress=progress)

@@ -16,10 +16,10 @@ __all__ = ["app", "run_demo"]
 @app.command()
 def demo(
     engine: bool = typer.Option(False, "--engine", help="Run only the join, without Spark."),
-    rows: int = typer.Option(2_000_000, min=1, help="Number of products in the master table."),
-    tuples: int = typer.Option(4_000_000, min=1, help="Number of sales in the stream."),
+    rows: int = typer.Option(5_000_000, min=1, help="Number of products in the master table."),
+    tuples: int = typer.Option(2_000_000, min=1, help="Number of sales in the stream."),
     memory: str | None = typer.Option(
-        None, help="Memory budget of the join. Default: 256MB; 50MB with --engine."
+        None, help="Memory budget of the join. Default: 128MB; 50MB with --engine."
     ),
     join: str = typer.Option("auto", help="Name of the join; auto selects one for the table."),
     exponent: float = typer.Option(1.0, min=0.0, help="Zipf exponent of the sales; 0 is uniform."),
@@ -42,4 +42,4 @@ def demo(
         return
     from semistream.cli._demo_story import show_pipeline
 
-    show_pipeline(rows, tuples, memory or "256MB", join, exponent, output, folder)
+    show_pipeline(rows, tuples, memory or "128MB", join, exponent, output, folder)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,10 @@ import typer
 from semistream.errors import ConfigError, SemistreamError
 
 app = typer.Typer(add_completion=False)
+
+_JAVA_CLASS = re.compile(r"^: [\w.$]+: ")
+# Where a query plan or a traceback begins.
+_DETAILS = re.compile(r"\s+at |\s*[+:]- |'?\w+ \[|Traceback|==|JVM stacktrace")
 
 
 def plan_of(file: Path) -> tuple[Any, Any, list[Any], str]:
@@ -47,15 +53,19 @@ def run_pipeline(
         from semistream.pipeline import Following
         from semistream.spark.dashboard import dashboard
         from semistream.spark.errors import original
+        from semistream.spark.interrupts import deferred_interrupts
         from semistream.spark.listener import Metrics
-        from semistream.spark.pipeline import open_session, start
+        from semistream.spark.pipeline import start
+        from semistream.spark.session import open_session
         from semistream.spark.watch import watch
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"running a pipeline needs {error.name}: pip install 'semistream[spark,pipeline]'"
         ) from error
-    session = open_session(pipeline)
+    session = None
     try:
+        with deferred_interrupts():
+            session = open_session(pipeline)
         with contextlib.ExitStack() as open_until_end:
             following = open_until_end.enter_context(Following(pipeline, _reporter(document)))
             metrics = open_until_end.enter_context(
@@ -64,7 +74,8 @@ def run_pipeline(
             if ui:
                 page = open_until_end.enter_context(dashboard(session, port, metrics))
                 on_url(page.url)
-            query = start(session, pipeline, masters, once)
+            with deferred_interrupts():
+                query = start(session, pipeline, masters, once)
             return watch(query, metrics, show, following.check)
     except SemistreamError as error:
         raise type(error)(document.redact(str(error))) from None
@@ -72,9 +83,11 @@ def run_pipeline(
         found = original(str(error))
         if found is not None:
             raise type(found)(document.redact(str(found))) from None
-        raise SemistreamError(_first_lines(document.redact(str(error)))) from None
+        raise SemistreamError(said_by_spark(document.redact(str(error)))) from None
     finally:
-        session.stop()
+        if session is not None:
+            with deferred_interrupts():
+                session.stop()
 
 
 def _reporter(document: Any) -> Any:
@@ -86,10 +99,20 @@ def _reporter(document: Any) -> Any:
     return report
 
 
-def _first_lines(text: str, most: int = 3) -> str:
-    """The first lines of Spark's message, without the traceback."""
+def said_by_spark(text: str) -> str:
+    """Spark's message, without Java's traceback and the query plan.
+
+    >>> print(said_by_spark("[NOT_FOUND] no column `prise`; line 1 pos 11;\\n'Project [a]\\n+- b"))
+    [NOT_FOUND] no column `prise`; line 1 pos 11
+    for Spark's own messages set spark.log.level: ERROR under spark
+    """
     lines = [line for line in text.splitlines() if line.strip()]
-    return "\n".join(lines[:most])
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = [_JAVA_CLASS.sub("", lines[1])]
+    said = list(itertools.takewhile(lambda line: not _DETAILS.match(line), lines))[:3]
+    said = said or lines[:1]
+    said[-1] = said[-1].rstrip("; ")
+    return "\n".join([*said, "for Spark's own messages set spark.log.level: ERROR under spark"])
 
 
 @app.command()

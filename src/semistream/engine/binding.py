@@ -18,7 +18,7 @@ from semistream.engine.conditions import (
     master_columns,
     stream_columns,
 )
-from semistream.errors import ConfigError, SchemaError
+from semistream.errors import ConfigError, SchemaError, existing
 from semistream.keys import Codes, KeyCodec, Mask, int64_view
 from semistream.master.history import END_COLUMN
 
@@ -291,7 +291,7 @@ def _field(schema: pa.Schema, name: str, side: str) -> pa.Field:
     if len(places) == 1:
         return schema.field(places[0])
     problem = "has no column" if not places else "has more than one column"
-    raise SchemaError(f"the {side} {problem} {name!r}; it has {', '.join(schema.names)}")
+    raise SchemaError(f"the {side} {problem} {name!r}; {existing(name, schema.names, 'it has')}")
 
 
 def _check_copied(field: pa.Field) -> None:

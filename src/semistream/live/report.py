@@ -37,7 +37,10 @@ def read_records(path: Path) -> list[dict[str, Any]]:
             )
         records.append(record)
     if not records:
-        raise ConfigError(f"{path} has no records yet")
+        raise ConfigError(
+            f"{path} has no records of metrics yet; semistream run --metrics and "
+            "semistream.spark.Metrics write such files"
+        )
     return records
 
 

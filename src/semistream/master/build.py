@@ -183,7 +183,7 @@ def _claim(store: LocalStore, overwrite: bool) -> int | None:
     if versions and not overwrite:
         raise MasterTableError(
             f"{root} already holds version {versions[-1]} of a master table; open it, choose "
-            "another path, or publish a new version over it with overwrite=True"
+            "another path, or publish a new version over it with overwrite=True (--overwrite)"
         )
     if not versions and root.exists():
         foreign = sorted(p.name for p in root.iterdir() if p.name not in _FOLDERS)

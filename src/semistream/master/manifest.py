@@ -323,12 +323,15 @@ def _damaged(path: object, why: str) -> str:
 
 def _not_a_table(store: LocalStore) -> str:
     if not store.root.exists():
-        return f"there is no master table at {store.root}: the folder does not exist"
+        return (
+            f"there is no master table at {store.root}: the folder does not exist; check the path, "
+            "or build one with MasterTable.build or semistream master build"
+        )
     if not store.root.is_dir():
         return f"{store.root} is a file; a master table is a folder that MasterTable.build writes"
     if store.list("segments") or store.list("work"):
         return f"{store.root} contains an unfinished build, not a master table; build it again"
-    return f"{store.root} is not a master table: it has no manifests; see MasterTable.build"
+    return f"{store.root} is not a master table: it has no manifests; check the path"
 
 
 def _version_list(versions: list[int]) -> str:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from semistream.errors import ConfigError, MasterTableError, SchemaError
+from semistream.errors import ConfigError, MasterTableError, SchemaError, existing
 from semistream.keys import Codes, KeyCodec
 from semistream.master.index import PageIndex
 from semistream.master.sql_dialects import Column, Dialect, dialect_of
@@ -115,7 +115,7 @@ class SqlMaster:
             if absent:
                 raise SchemaError(
                     f"{what}: {self._label} has no column {absent[0]!r}; "
-                    f"its columns are {', '.join(names)}"
+                    f"{existing(absent[0], names)}"
                 )
         if typed := [name for name in self.key if name in types]:
             raise ConfigError(

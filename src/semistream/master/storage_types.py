@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from semistream.errors import SchemaError
+from semistream.errors import SchemaError, existing
 from semistream.keys import KeyCodec
 from semistream.master.codes import check_no_code_column
 
@@ -59,8 +59,7 @@ def storage_schema(schema: pa.Schema, key: Sequence[str]) -> pa.Schema:
     absent = [name for name in key if name not in schema.names]
     if absent:
         raise SchemaError(
-            f"key column {absent[0]!r} is not in the data; its columns are "
-            + ", ".join(map(repr, schema.names))
+            f"key column {absent[0]!r} is not in the data; {existing(absent[0], schema.names)}"
         )
     KeyCodec.for_types([stored.field(name).type for name in key], list(key))
     return stored

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.engine.conditions import GROUP as COLUMN
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, existing
 from semistream.overload.options import Shedding
 
 GROUPS = 64
@@ -136,5 +136,6 @@ class Sample:
 def _numbers(rows: pa.RecordBatch, name: str) -> Any:
     """A column as numbers; null counts as 0, as in SQL's sum."""
     if name not in rows.schema.names:
-        raise ConfigError(f"sums: the output has no column {name!r}; it has {rows.schema.names}")
+        columns = existing(name, rows.schema.names, "it has")
+        raise ConfigError(f"sums: the output has no column {name!r}; {columns}")
     return np.nan_to_num(rows.column(name).cast(pa.float64()).to_numpy(zero_copy_only=False))

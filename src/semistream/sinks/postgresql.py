@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from semistream.errors import ConfigError, SchemaError, SemistreamError
+from semistream.errors import ConfigError, SchemaError, SemistreamError, existing
 from semistream.sinks.contract import Batch, Staged, peek
 from semistream.sinks.postgresql_ledger import LEDGER, Ledger
 from semistream.sinks.postgresql_server import Server
@@ -71,8 +71,7 @@ class PostgresWarehouse:
             absent = [name for name in schema.names if name not in columns]
             if absent:
                 raise SchemaError(
-                    f"{self._shown} has no column {absent[0]!r}; "
-                    f"its columns are {', '.join(columns)}"
+                    f"{self._shown} has no column {absent[0]!r}; {existing(absent[0], columns)}"
                 )
 
     def stage(

@@ -34,6 +34,7 @@ from semistream.master.workspace import Workspace
 from semistream.memory import PAGE_BYTES, parse_size
 from semistream.spark.errors import reraise_semistream_errors
 from semistream.spark.schema import check_key_collations, stream_schema
+from semistream.spark.worker_python import check_worker_python
 
 
 def build_master(
@@ -69,6 +70,7 @@ def build_master(
             "build_master needs a batch DataFrame; for a stream, call it with mode='upsert' in "
             "df.writeStream.foreachBatch"
         )
+    check_worker_python(df.sparkSession)
     if mode == "upsert":
         return _upsert(df, path, key, partitions)
     if mode != "build":

@@ -26,6 +26,7 @@ from semistream.spark.batch_version import hold_version, in_foreach_batch
 from semistream.spark.metrics import task_metrics
 from semistream.spark.schema import check_key_collations, output_schemas, stream_schema
 from semistream.spark.worker import BoundLookup, Enrichment
+from semistream.spark.worker_python import check_worker_python
 from semistream.tuning.auto import choose, join
 from semistream.warmup.background import warm_up_in_background
 
@@ -108,6 +109,7 @@ def enrich(
         ``"stream"``: the rows of each partition stay in the order that they have in it. Partitions
         have no order among each other, and a shuffle after the join keeps none.
     """
+    check_worker_python(df.sparkSession)
     warm_up_in_background()
     if order is not None and order not in ORDERS:
         raise ConfigError(f"order={order!r} is unknown; choose {' or '.join(ORDERS)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
 from semistream.engine.conditions import from_description
-from semistream.errors import SemistreamError
 from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
 from semistream.pipeline.check import sink_of
 from semistream.pipeline.model import Source
@@ -22,53 +20,8 @@ from semistream.spark import steps
 from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
 from semistream.spark.sink import to_warehouse, write_each_batch
-from semistream.spark.versions import KAFKA
-from semistream.warmup.background import warm_up_in_background
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
-
-
-def open_session(pipeline: Pipeline) -> SparkSession:
-    """A session with the pipeline's settings; the environment's Spark master takes precedence."""
-    warm_up_in_background()  # while the JVM starts
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings: dict[str, Any] = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.session.timeZone": "UTC",
-    }
-    packages = list(pipeline.packages)
-    given = " ".join([*packages, str(pipeline.spark.get("spark.jars", ""))])
-    if pipeline.source.format == "kafka" and "sql-kafka" not in given:
-        packages.append(KAFKA)
-    if packages:
-        settings["spark.jars.packages"] = ",".join(packages)
-    settings.update(pipeline.spark)
-    if "spark.master" not in settings and "SPARK_REMOTE" not in os.environ:
-        settings["spark.master"] = f"local[{os.cpu_count() or 1}]"
-    if str(settings.get("spark.master", "")).startswith("local"):
-        settings.setdefault("spark.driver.bindAddress", "127.0.0.1")
-        settings.setdefault("spark.driver.host", "127.0.0.1")
-    builder: Any = SparkSession.builder.appName(f"semistream {pipeline.name}")
-    for name, value in settings.items():
-        builder = builder.config(name, _text(value))
-    try:
-        session: SparkSession = builder.getOrCreate()
-    except Exception as error:
-        raise SemistreamError(_no_session(error, settings.get("spark.jars.packages"))) from error
-    session.sparkContext.setLogLevel("ERROR")
-    return session
-
-
-def _no_session(error: Exception, packages: Any) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    hint = (
-        f"; perhaps your Maven repository does not have {packages}: set another release with "
-        "packages, or jars with spark.jars under spark"
-        if packages
-        else "; check that Java 17 is installed, and the settings under spark"
-    )
-    return f"Spark cannot be started: {lines[0]}{hint}"
 
 
 def start(

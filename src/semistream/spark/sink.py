@@ -42,6 +42,7 @@ from semistream.spark.versions import (
     require,
 )
 from semistream.spark.worker import BoundLookup, Enrichment
+from semistream.spark.worker_python import check_worker_python
 from semistream.spark.workload_source import register_workload
 from semistream.tuning.auto import choose
 from semistream.warmup.background import warm_up_in_background
@@ -129,6 +130,7 @@ def _checked(
     """The options of the sink, after everything that can be checked early."""
     from semistream.spark.schema import stream_schema
 
+    check_worker_python(df.sparkSession)
     warm_up_in_background()
     chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
     texts = options_of(chosen, **options)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from semistream.spark.errors import reraise_semistream_errors
+from semistream.spark.interrupts import noted_interrupts
 from semistream.spark.listener import Metrics
 
 _POLL = 0.2
@@ -46,25 +45,20 @@ def watch(
 
     ``check`` is called all the time; what it raises stops the query.
     """
-    stop = threading.Event()
     watcher = _Watcher(query, metrics, show)
-    before = None
-    if threading.current_thread() is threading.main_thread():
-        before = signal.signal(signal.SIGINT, lambda *_: stop.set())
-    try:
-        while not stop.is_set():
-            with reraise_semistream_errors():
-                if query.awaitTermination(_POLL):
-                    break
-            watcher.poll()
-            check()
-        if stop.is_set():
-            _finish_batch(query)
-        watcher.poll_last()
-    finally:
-        query.stop()
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
+    with noted_interrupts() as stop:
+        try:
+            while not stop.is_set():
+                with reraise_semistream_errors():
+                    if query.awaitTermination(_POLL):
+                        break
+                watcher.poll()
+                check()
+            if stop.is_set():
+                _finish_batch(query)
+            watcher.poll_last()
+        finally:
+            query.stop()
     return watcher.rows
 
 
