@@ -286,4 +286,5 @@ def test_a_mark_is_committed_with_its_batch(warehouse: Warehouse) -> None:
     assert warehouse.make().mark("query-1") == drained
     assert warehouse.make().mark("query-2") is None
     assert sink.commit([sink.stage(rows(5, 4), SCHEMA, second, 0)], second)
+    assert warehouse.make().mark("query-1") == drained, "a commit without a mark leaves it"
     naive.same_rows(warehouse.read(), expected((0, 9)))

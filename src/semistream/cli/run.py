@@ -48,7 +48,7 @@ def run_pipeline(
         from semistream.spark.dashboard import dashboard
         from semistream.spark.errors import original
         from semistream.spark.listener import Metrics
-        from semistream.spark.pipeline import open_session, start
+        from semistream.spark.pipeline import drain_pipeline, open_session, start
         from semistream.spark.watch import watch
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -65,7 +65,10 @@ def run_pipeline(
                 page = open_until_end.enter_context(dashboard(session, port, metrics))
                 on_url(page.url)
             query = start(session, pipeline, masters, once)
-            return watch(query, metrics, show, following.check)
+            rows = watch(query, metrics, show, following.check)
+            if pipeline.waits and (once or pipeline.trigger == "once"):
+                drain_pipeline(pipeline, masters)  # no later batch would serve them
+            return rows
     except SemistreamError as error:
         raise type(error)(document.redact(str(error))) from None
     except Exception as error:

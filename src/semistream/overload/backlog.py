@@ -59,22 +59,23 @@ class Backlog:
                 file = self.disk.create(path)
             count, is_full = 0, False
             try:
-                with file:
-                    writer = pa.ipc.new_file(file, piece.schema)
-                    while piece is not None and not is_full:
-                        with writing(path):
-                            writer.write_batch(piece)
-                        count += piece.num_rows
-                        piece = next(pieces, None)
-                        left = 0 if piece is None else piece.num_rows
-                        is_full = count + left > FILE_ROWS or file.tell() >= FILE_BYTES
+                writer = pa.ipc.new_file(file, piece.schema)
+                while piece is not None and not is_full:
                     with writing(path):
-                        writer.close()
-                        self.disk.sync(file)
+                        writer.write_batch(piece)
+                    count += piece.num_rows
+                    piece = next(pieces, None)
+                    left = 0 if piece is None else piece.num_rows
+                    is_full = count + left > FILE_ROWS or file.tell() >= FILE_BYTES
+                with writing(path):
+                    writer.close()
+                    self.disk.sync(file)
                     nbytes = file.tell()
+                    file.close()
             except BaseException:
-                with contextlib.suppress(OSError):  # a later commit removes it
-                    self.disk.unlink(path)
+                for clean_up in (file.close, lambda path=path: self.disk.unlink(path)):
+                    with contextlib.suppress(OSError):  # report the first failure
+                        clean_up()
                 raise
             yield WaitingFile(path.name, count, nbytes, **about)
 

@@ -22,6 +22,8 @@ from semistream.overload.options import Parking
 from semistream.overload.row_set import RowSet
 
 FORMAT = 1
+MERGE = 8  # parked files of about the same size that become one
+_MOST_SPAN = 0.05  # of max_age: how far apart in time the rows of a file may have been parked
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ class Changes:
 
     added: list[WaitingFile] = field(default_factory=list)
     served: list[str] = field(default_factory=list)
-    """Deferred files whose rows were joined."""
+    """Deferred files whose rows were joined, and parked ones that were merged."""
     taken: dict[str, str] = field(default_factory=dict)
     """Parked file -> rows that came back, as a :class:`RowSet`."""
     checked: dict[str, int] = field(default_factory=dict)
@@ -145,6 +147,26 @@ class State:
             dead.append(replace(file.without(kept), reason=reason))
             files[place] = file.without(rows)
         return State(self.number, tuple(file for file in files if file.waiting), tuple(dead))
+
+    def merges(self, parking: Parking, most_rows: int) -> list[tuple[WaitingFile, ...]]:
+        """Groups of parked files that may be merged, so that their number grows with the logarithm
+        of the number of batches. A merged file is as old as its newest rows."""
+        groups: dict[Any, list[WaitingFile]] = {}
+        found: list[tuple[WaitingFile, ...]] = []
+        for file in self.parked:
+            size = file.waiting
+            if MERGE * size > most_rows:
+                continue
+            level = int(np.log(size) / np.log(MERGE))
+            group = groups.setdefault((file.lookup, file.version, level), [])
+            age = parking.seconds
+            if group and age is not None and file.since - group[0].since > _MOST_SPAN * age:
+                group.clear()
+            group.append(file)
+            if len(group) == MERGE:
+                found.append(tuple(group))
+                group.clear()
+        return found
 
     def to_bytes(self) -> bytes:
         return json.dumps({"format": FORMAT, **asdict(self)}).encode()

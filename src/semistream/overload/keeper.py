@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SemistreamError
-from semistream.overload.backlog import Backlog
+from semistream.overload.backlog import FILE_ROWS, Backlog
 from semistream.overload.backlog_state import Changes, State, WaitingFile
 from semistream.overload.options import Parking
 from semistream.overload.turn import Turn
@@ -68,6 +68,10 @@ class Keeper:
         parks = options.parking is not None
         found = tuple(versions()) if parks or state.parked else ()
         stale = [file for file in state.parked if file.version < found[file.lookup or 0]]
+        merges: list[tuple[WaitingFile, ...]] = []
+        if options.parking is not None:
+            merges = state.merges(options.parking, FILE_ROWS)
+        looked_for = {file.name for file in stale}
         return Turn(
             backlog=self.backlog,
             base=state.number,
@@ -77,6 +81,7 @@ class Keeper:
             started=started,
             deferred=tuple(state.deferred),
             parked=tuple(stale),
+            merges=tuple(group for group in merges if not looked_for & {f.name for f in group}),
             versions=found,
             parks=parks,
             keeps_null_keys=options.dead_letters is not None,

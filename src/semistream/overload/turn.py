@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +25,7 @@ from semistream.overload.backlog import FILE_ROWS, Backlog
 from semistream.overload.backlog_state import Changes, WaitingFile
 from semistream.overload.row_set import RowSet
 
+T = TypeVar("T")
 CODE = "__semistream_code"
 NULL_KEY = "a key column is null"
 _GATHER_BYTES = 4 << 20  # parked rows of a look-up are gathered in memory up to here
@@ -40,8 +41,8 @@ class Turn:
     ``base``: the number of the state before the batch. ``seconds`` from ``started``: the time
     budget; None: no limit. ``deferred`` and ``parked``: files that tasks may serve, oldest first;
     of the latter only those with a version behind ``versions``, the tables' versions by look-up.
-    ``parks``: unmatched rows are parked. ``keeps_null_keys``: those without a key become dead
-    letters.
+    ``merges``: small parked files that become one. ``parks``: unmatched rows are parked.
+    ``keeps_null_keys``: those without a key become dead letters.
     """
 
     backlog: Backlog
@@ -52,12 +53,13 @@ class Turn:
     started: float = 0.0
     deferred: tuple[WaitingFile, ...] = ()
     parked: tuple[WaitingFile, ...] = ()
+    merges: tuple[tuple[WaitingFile, ...], ...] = ()
     versions: tuple[int, ...] = ()
     parks: bool = False
     keeps_null_keys: bool = False
     clock: Callable[[], float] = field(default=time.time)
 
-    def share(self, files: Sequence[WaitingFile], partition: int) -> Sequence[WaitingFile]:
+    def share(self, files: Sequence[T], partition: int) -> Sequence[T]:
         """The files that this task may serve. They move on with every batch: a task that always
         begins late must not keep the same ones waiting."""
         return files[(partition + self.batch) % self.partitions :: self.partitions]
@@ -70,6 +72,7 @@ class TaskTurn:
         self._turn = turn
         self._deferred = turn.share(turn.deferred, partition)
         self._parked = turn.share(turn.parked, partition)
+        self._merges = turn.share(turn.merges, partition)
         full = (batch for batch in own if batch.num_rows)
         first = next(full, None)
         self._own: Iterator[pa.RecordBatch] = full if first is None else chain([first], full)
@@ -83,7 +86,7 @@ class TaskTurn:
         self.stages: Sequence[pa.Schema] = ()
         """The columns of the rows that each look-up receives; set before rows are served."""
         if first is None:
-            waiting = [*self._deferred, *self._parked]
+            waiting = [*self._deferred, *self._parked, *chain.from_iterable(self._merges)]
             if waiting:
                 self.schema = turn.backlog.stream_schema(waiting[0])
 
@@ -160,10 +163,26 @@ class TaskTurn:
         _drain_seconds[turn.backlog.query] = max(0.0, turn.clock() - self._closed_at)
         for parker in self._parkers:
             parker.write()
+        for group in self._merges:
+            if turn.seconds is None or turn.clock() - turn.started < turn.seconds:
+                self._merge(group)
         assert self.schema is not None
         self.changes.added += turn.backlog.write(
             self._left, turn.base, since=turn.clock(), columns=len(self.schema)
         )
+
+    def _merge(self, files: tuple[WaitingFile, ...]) -> None:
+        backlog, newest = self._turn.backlog, files[-1]
+        tables = [
+            pa.Table.from_batches(backlog.read(file)).take(pa.array(file.gone_rows.others()))
+            for file in files
+        ]
+        (rows,) = pa.concat_tables(tables).sort_by(CODE).combine_chunks().to_batches()
+        self.changes.served += [file.name for file in files]
+        self.changes.added += backlog.write(
+            [rows], self._turn.base, since=newest.since, columns=newest.columns,
+            lookup=newest.lookup, version=newest.version,
+        )  # fmt: skip
 
 
 class _Parker:

@@ -4,7 +4,8 @@ from semistream.pipeline.check import check, claim_checkpoint
 from semistream.pipeline.document import Document, read_document
 from semistream.pipeline.following import Following
 from semistream.pipeline.grants import Grants, grants, with_memory
-from semistream.pipeline.model import Pipeline, load
+from semistream.pipeline.load import load
+from semistream.pipeline.model import Pipeline
 from semistream.pipeline.plan import describe
 
 __all__ = [

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic import field_validator as validates
 from pydantic import model_validator as validates_all
 
 from semistream.durations import parse_duration
 from semistream.engine.conditions import from_description
-from semistream.errors import ConfigError, unknown
+from semistream.errors import unknown
 from semistream.joins import ALGORITHMS
 from semistream.memory import parse_size
-from semistream.pipeline.document import Document, Path_, read_document
 
 _INTERVAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|m|minutes?|h|hours?)\s*")
 _TYPE = re.compile(
@@ -282,6 +279,19 @@ class DeadLetter(Part):
     path: Text
 
 
+class Park(Part):
+    """Where unmatched rows wait for their key, and how long."""
+
+    path: Text
+    max_age: Text | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+
+    @validates("max_age")
+    @classmethod
+    def _max_age(cls, age: str | None) -> str | None:
+        return None if age is None else _duration(age)
+
+
 class Pipeline(Part):
     """The top level of the file."""
 
@@ -291,6 +301,9 @@ class Pipeline(Part):
     steps: list[Step] = []
     sink: Sink
     dead_letter: DeadLetter | None = None
+    parking: Park | None = None
+    batch_time: Text | None = None
+    backlog: Text | None = None
     checkpoint: Text
     trigger: Text = "now"
     memory: int | str = Field("256MB", validate_default=True)
@@ -335,63 +348,35 @@ class Pipeline(Part):
                 raise ValueError("dead_letter cannot be combined with the step deduplicate")
         return self
 
+    @validates("batch_time")
+    @classmethod
+    def _batch_time(cls, time: str | None) -> str | None:
+        if time is not None and parse_duration(time, "batch_time") == 0:
+            raise ValueError("give a time above zero, such as 5s")
+        return time
 
-def load(
-    file: str | os.PathLike[str], environ: Mapping[str, str] | None = None
-) -> tuple[Pipeline, Document]:
-    """Read and validate a file. One error lists all problems with field, value and line number."""
-    document = read_document(file, os.environ if environ is None else environ)
-    if not isinstance(document.data, dict):
-        raise ConfigError(document.error((), "a pipeline is a mapping: name, source, sink, ..."))
-    try:
-        return Pipeline.model_validate(document.data), document
-    except ValidationError as error:
-        problems = dict.fromkeys(_format_problem(document, problem) for problem in error.errors())
-        raise ConfigError("\n".join(problems)) from None
+    @property
+    def waits(self) -> bool:
+        """Whether rows may be deferred or parked."""
+        return self.batch_time is not None or self.parking is not None
 
-
-def _format_problem(document: Document, problem: Any) -> str:
-    """Format one problem. Pydantic's path may include the members of a union; ours does not."""
-    path: Path_ = ()
-    at: Any = document.data
-    for part in problem["loc"]:
-        try:
-            at = at[part]
-        except (KeyError, IndexError, TypeError):
-            if problem["type"] in ("missing", "extra_forbidden") and part == problem["loc"][-1]:
-                path = (*path, part)
-            continue
-        path = (*path, part)
-    message = str(problem["msg"]).removeprefix("Value error, ")
-    if problem["type"] == "missing":
-        message = "missing field, which is required"
-    elif problem["type"] == "extra_forbidden":  # the name is wrong, so the value is not shown
-        return document.error(path, _unknown_field(problem["loc"]))
-    shown = document.shown(document.texts.get(path))
-    if shown is None and problem["type"] not in ("missing", "value_error"):
-        shown = str(document.shown(at))[:100]  # a list or a mapping instead of a scalar
-    if shown is not None:
-        message = f"{shown!r}: {message}"
-    return document.error(path, message)
-
-
-def _unknown_field(loc: Sequence[str | int]) -> str:
-    """The message for a field that its model does not have; ``loc`` is pydantic's path to it."""
-    model: type[BaseModel] = Pipeline
-    for part in loc[:-1]:
-        if isinstance(part, str):
-            model = _model_of(_fields(model).get(part)) or model
-    return unknown("field", str(loc[-1]), _fields(model))
-
-
-def _fields(model: type[BaseModel]) -> dict[str, Any]:
-    """The types of a model's fields, by their names in the file."""
-    return {f.alias or name: f.annotation for name, f in model.model_fields.items()}
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    """The model in a type such as ``list[Lookup]`` or ``Sql | None``."""
-    if parts := get_args(annotation):
-        return next((model for model in map(_model_of, parts) if model is not None), None)
-    is_model = isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    return annotation if is_model else None
+    @validates_all(mode="after")
+    def _waiting(self) -> Pipeline:
+        parking, dead = self.parking, self.dead_letter
+        if self.backlog is not None and not self.waits:
+            raise ValueError("backlog is for batch_time or parking")
+        if not self.waits:
+            return self
+        if self.sink.output == "spark" or self.steps:
+            raise ValueError("batch_time and parking need a semistream sink, and no steps")
+        if parking is None:
+            if dead is not None:
+                raise ValueError("batch_time with dead_letter needs parking: {path: ...}")
+            if self.sink.output == "postgresql" and self.backlog is None:
+                raise ValueError("batch_time with output postgresql needs backlog, a folder")
+            return self
+        if dead is None and (parking.max_age is not None or parking.max_rows is not None):
+            raise ValueError("parking with max_age or max_rows needs dead_letter")
+        if not self.lookups or any(one.sql or one.how == "left_anti" for one in self.lookups):
+            raise ValueError("parking needs look-ups with master, and without how: left_anti")
+        return self

@@ -113,7 +113,8 @@ class ParquetSink:
             if done:
                 self._sweep(batch, log)
                 return False
-        check_mark(self.mark(batch.query), mark, f"the folder {self.path}")
+        found = self.mark(batch.query)
+        check_mark(found, mark, f"the folder {self.path}")
         _one_schema(staged)
         files = {
             s.name: f"part-{safe_name(batch.query)}-{batch.number:08d}-{s.partition:05d}.parquet"
@@ -124,6 +125,7 @@ class ParquetSink:
             sizes = {self._staging(batch) / s.name: s.nbytes for s in staged if s.name}
             check_complete(self.disk, sizes)
             sync_folders(self.disk, self._staging(batch), self.path)
+        mark = mark or found  # the newest entry has the newest mark
         waiting = None if mark is None else (mark.number, mark.rows)
         entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files, waiting)
         if not log.publish(entry):

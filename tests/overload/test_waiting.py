@@ -1,0 +1,199 @@
+"""Waiting rows of a streaming query: which are deferred, parked, returned and given up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import semistream as ss
+from disks import small_disk
+from overload.kit import numbers
+from overload.waiting_kit import Query, batches, build_table
+
+pytest.importorskip("pyspark")
+
+
+class Killed(Exception):  # noqa: N818
+    """The driver dies here."""
+
+
+def kill_at(query: Query, point: str) -> None:
+    def fault(reached: str) -> None:
+        if reached == point:
+            raise Killed(point)
+
+    query.fault = fault
+
+
+def test_the_oldest_rows_are_served_first(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query = Query(tmp_path, batch_time="4s")
+    query.run(0, [batches(list(range(60)), 0)])
+    served = numbers(query.rows())
+    assert served == list(range(len(served)))
+    assert 0 < len(served) < 60
+    assert query.waiting("deferred") == list(range(len(served), 60))
+    query.run(1, [batches(list(range(30)), 60)])
+    assert numbers(query.rows())[:60] == list(range(60)), "files are served as a whole"
+    before = len(query.rows())
+    assert query.waiting("deferred") == list(range(before, 90))
+    query.drain()
+    assert numbers(query.rows()) == list(range(90))
+    assert query.waiting("deferred") == []
+
+
+def test_a_batch_without_any_time_still_serves_something(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query = Query(tmp_path, batch_time="1ms")
+    for number in range(4):
+        query.run(number, [batches(list(range(20)), 20 * number), []])
+    assert len(query.rows()) >= 4 * 10
+    query.drain()
+    assert numbers(query.rows()) == list(range(80))
+
+
+def test_a_time_that_suffices_leaves_no_trace(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query = Query(tmp_path, batch_time="1h")
+    query.run(0, [batches(list(range(60)), 0)])
+    assert numbers(query.rows()) == list(range(60))
+    assert list((tmp_path / "out" / "_semistream" / "waiting").rglob("*.*")) == []
+
+
+def test_only_files_with_an_arrived_key_are_read_again(tmp_path: Path) -> None:
+    table = build_table(tmp_path, list(range(0, 100, 2)))
+    query = Query(tmp_path, parking={})
+    query.run(0, [batches([1, 2, 3], 0), batches([5, 7, None], 3)])
+    assert query.waiting("parked") == [0, 2, 3, 4]
+    table = table.upsert(_rows(3))
+    reads: list[str] = []
+    read = query.keeper.backlog.read
+    query.keeper.backlog.read = lambda file: reads.append(file.name) or read(file)  # type: ignore
+    turn = query.keeper.begin(1, 1, lambda: query.writer.versions(None))
+    assert len(turn.parked) == 2, "both files may have it"
+    query.run(1, [batches([2], 10)])
+    assert numbers(query.rows()) == [1, 2, 10]
+    assert query.waiting("parked") == [0, 3, 4]
+    reads.clear()
+    query.run(2, [batches([2], 11)])
+    assert not reads, "no version since then, nothing to look for"
+
+
+def test_small_parked_files_are_merged(tmp_path: Path) -> None:
+    table = build_table(tmp_path, list(range(0, 100, 2)))
+    query = Query(tmp_path, parking={"max_age": "1d"})
+    most = 0
+    for number in range(40):
+        query.run(number, [batches([2 * number + 1, 2], 10 * number)])
+        most = max(most, len(query.keeper.state.parked))
+    assert most <= 8 + 8
+    assert query.waiting("parked") == [10 * number for number in range(40)]
+    table.upsert(_rows(1, 41, 79))
+    query.run(40, [[]])
+    assert numbers(query.rows()) == sorted([0, 200, 390, *(10 * n + 1 for n in range(40))])
+
+
+def _rows(*keys: int) -> Any:
+    import pyarrow as pa
+
+    from overload.kit import MASTER
+
+    rows = [{"k": key, "v": key, "text": "late"} for key in keys]
+    return pa.Table.from_pylist(rows, MASTER)
+
+
+@pytest.mark.parametrize("output", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("point", ["staged", "published", "committed", "dead letters", "swept"])
+def test_a_driver_killed_at(point: str, output: str, tmp_path: Path) -> None:
+    """Its successor replays the batch, cut in another way, and every row is somewhere, once."""
+    table = build_table(tmp_path, list(range(0, 100, 2)))
+    query = Query(tmp_path, output=output, batch_time="4s", parking={"max_rows": 8})
+    query.run(0, [batches([*range(40), None], 0)])
+    table.upsert(_rows(1, 3, 5))
+    kill_at(query, point)
+    second = [*range(30, 70), None]
+    with pytest.raises(Killed):
+        query.run(1, [batches(second, 100)])
+    query.fault = lambda reached: None
+    query.restart()
+    done = query.run(1, [batches(second[:20], 100), batches(second[20:], 120)])
+    assert done == (point in ("staged", "published"))
+    everything = [*range(41), *range(100, 141)]
+    assert (
+        sorted(
+            [
+                *numbers(query.rows()),
+                *query.dead(),
+                *query.waiting("deferred"),
+                *query.waiting("parked"),
+            ]
+        )
+        == everything
+    )
+    query.drain()
+    assert query.waiting("deferred") == []
+    assert query.waiting("dead") == [] or set(query.waiting("dead")) <= set(query.dead())
+    found = [*numbers(query.rows()), *query.dead(), *query.waiting("parked")]
+    assert sorted(found) == everything
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        build_table(tmp_path, list(range(0, 100, 2)))
+        (disk.path / "waiting").mkdir()
+        query = Query(tmp_path, batch_time="3s", backlog=disk.path / "waiting", parking={})
+        query.run(0, [batches(list(range(50)), 0)])
+        disk.fill()
+        with pytest.raises(ss.SemistreamError, match="cannot be written"):
+            query.run(1, [batches(list(range(50)), 50)])
+        disk.make_room()
+        query.restart()
+        query.run(1, [batches(list(range(50)), 50)])
+        query.drain()
+        assert numbers(query.rows()) == list(range(0, 100, 2))
+        assert query.waiting("parked") == list(range(1, 100, 2))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"batch_time": "soon"}, "batch_time='soon'"),
+        ({"batch_time": 0}, "above zero"),
+        ({"unmatched": "keep"}, "unmatched='keep'"),
+        ({"unmatched": "park"}, "together"),
+        ({"backlog": "x"}, "need batch_time or parking"),
+        ({"unmatched": "park", "parking": ss.Parking("p", max_rows=1)}, "dead_letters"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], says: str, tmp_path: Path) -> None:
+    from semistream.spark.sink_options import options_of, plan_of
+    from semistream.spark.waiting import waiting_options
+
+    plan = plan_of(options_of([ss.Lookup("x", on="k")], path=tmp_path / "out"))
+    with pytest.raises(ss.ConfigError, match=says):
+        waiting_options(plan, **options)
+
+
+def test_a_folder_that_was_lost_is_noticed(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query = Query(tmp_path, batch_time="2s")
+    query.run(0, [batches(list(range(60)), 0)])
+    other = Query(tmp_path, batch_time="2s", backlog=tmp_path / "elsewhere")
+    with pytest.raises(ss.SemistreamError, match=r"rows of query query-1 wait, but .*missing"):
+        other.run(1, [batches([1], 60)])
+
+
+def test_a_drain_while_the_query_runs(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query, other = Query(tmp_path, batch_time="2s"), Query(tmp_path, batch_time="2s")
+    query.run(0, [batches(list(range(60)), 0)])
+    query.fault = lambda point: other.drain() if point == "staged" else None
+    with pytest.raises(ss.SemistreamError, match="changed while batch 1 ran"):
+        query.run(1, [batches(list(range(20)), 60)])
+    query.fault = lambda point: None
+    query.restart()
+    query.run(1, [batches(list(range(20)), 60)])
+    query.drain()
+    assert numbers(query.rows()) == list(range(80))
