@@ -176,6 +176,29 @@ def test_options_that_do_not_fit(options: dict[str, Any], says: str, tmp_path: P
         waiting_options(plan, **options)
 
 
+def test_a_state_that_leads_out_of_its_folder(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query = Query(tmp_path, batch_time="2s")
+    query.run(0, [batches(list(range(60)), 0)])
+    (state,) = query.keeper.backlog.folder.glob("*.state")
+    name = query.keeper.state.deferred[0].name
+    state.write_text(state.read_text().replace(name, f"../{name}"))
+    query.restart()
+    with pytest.raises(ss.SemistreamError, match=r"damaged: .*is not the name of a file"):
+        query.run(1, [[]])
+
+
+def test_tasks_that_were_not_planned_serve_no_waiting_rows(tmp_path: Path) -> None:
+    build_table(tmp_path, list(range(100)))
+    query = Query(tmp_path, batch_time="2s")
+    query.run(0, [batches(list(range(60)), 0)])
+    turn = query.keeper.begin(1, 2, list)
+    shares = [turn.share(turn.deferred, partition) for partition in range(4)]
+    assert sorted(file.name for share in shares for file in share) == [
+        file.name for file in turn.deferred
+    ]
+
+
 def test_a_folder_that_was_lost_is_noticed(tmp_path: Path) -> None:
     build_table(tmp_path, list(range(100)))
     query = Query(tmp_path, batch_time="2s")

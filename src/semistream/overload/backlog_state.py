@@ -11,6 +11,7 @@ that its tasks report; :mod:`semistream.overload.backlog` keeps states and rows 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
@@ -22,6 +23,7 @@ from semistream.overload.options import Parking
 from semistream.overload.row_set import RowSet
 
 FORMAT = 1
+_NAME = re.compile(r"\d{12,}-[0-9a-f]{32}\.arrow")
 MERGE = 8  # parked files of about the same size that become one
 _MOST_SPAN = 0.05  # of max_age: how far apart in time the rows of a file may have been parked
 
@@ -45,6 +47,10 @@ class WaitingFile:
     version: int = 0
     gone: str = ""
     reason: str = ""
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):  # it must not lead out of the folder
+            raise ValueError(f"{self.name!r} is not the name of a file of waiting rows")
 
     @property
     def gone_rows(self) -> RowSet:

@@ -62,6 +62,8 @@ class Turn:
     def share(self, files: Sequence[T], partition: int) -> Sequence[T]:
         """The files that this task may serve. They move on with every batch: a task that always
         begins late must not keep the same ones waiting."""
+        if partition >= self.partitions:  # no file may have two tasks
+            return ()
         return files[(partition + self.batch) % self.partitions :: self.partitions]
 
 
