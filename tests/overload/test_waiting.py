@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import semistream as ss
 from disks import small_disk
-from overload.kit import numbers
+from overload.kit import MASTER, numbers
 from overload.waiting_kit import Query, batches, build_table
+from servers import execute, postgres_server
 
 pytest.importorskip("pyspark")
 
@@ -81,6 +85,32 @@ def test_only_files_with_an_arrived_key_are_read_again(tmp_path: Path) -> None:
     assert not reads, "no version since then, nothing to look for"
 
 
+def test_rows_are_parked_where_they_have_no_match(tmp_path: Path) -> None:
+    """At the second look-up they have the columns of the first, as it was when they came."""
+    table = build_table(tmp_path, list(range(10)))
+    groups = pa.table({"v": [0, 2, 4], "name": ["zero", "two", "four"]})
+    other = ss.MasterTable.build(groups, tmp_path / "groups", key="v")
+    second = ss.Lookup(str(tmp_path / "groups"), on="v", select=["name"])
+    query = Query(tmp_path, more=[second], parking={"max_rows": 4})
+    query.run(0, [batches([2, 3, 12, 7, None], 0)])
+    assert query.rows() == [(0, 2, 2, "row 2", "two")]
+    assert query.waiting("parked") == [1, 2, 3]
+    assert query.dead() == [4]
+    table = table.upsert(_rows(3, 12))  # changes the row of 3, which waits behind this look-up
+    query.run(1, [[]])
+    assert len(query.rows()) == 1
+    assert query.waiting("parked") == [1, 2, 3], "12 has gone on to the second look-up"
+    other.upsert(pa.table({"v": [3, 12], "name": ["three", "twelve"]}))
+    query.run(2, [[]])
+    assert sorted(query.rows())[1:] == [(1, 3, 3, "row 3", "three"), (2, 12, 12, "late", "twelve")]
+    query.run(3, [batches([8, 9], 10)])
+    query.run(4, [batches([15, 16], 20)])
+    assert query.waiting("parked") == [10, 11, 20, 21]
+    assert query.dead() == [3, 4]
+    dead = pq.read_table(tmp_path / "dead")
+    assert dead.column_names == ["n", "k", "dead_letter_reason"]
+
+
 def test_small_parked_files_are_merged(tmp_path: Path) -> None:
     table = build_table(tmp_path, list(range(0, 100, 2)))
     query = Query(tmp_path, parking={"max_age": "1d"})
@@ -96,20 +126,35 @@ def test_small_parked_files_are_merged(tmp_path: Path) -> None:
 
 
 def _rows(*keys: int) -> Any:
-    import pyarrow as pa
-
-    from overload.kit import MASTER
-
     rows = [{"k": key, "v": key, "text": "late"} for key in keys]
     return pa.Table.from_pylist(rows, MASTER)
 
 
-@pytest.mark.parametrize("output", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Any]:
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "parquet",
+        pytest.param("delta", marks=pytest.mark.slow),
+        pytest.param("postgresql", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("point", ["staged", "published", "committed", "dead letters", "swept"])
-def test_a_driver_killed_at(point: str, output: str, tmp_path: Path) -> None:
+def test_a_driver_killed_at(
+    point: str, output: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     """Its successor replays the batch, cut in another way, and every row is somewhere, once."""
     table = build_table(tmp_path, list(range(0, 100, 2)))
-    query = Query(tmp_path, output=output, batch_time="4s", parking={"max_rows": 8})
+    url = ""
+    if output == "postgresql":
+        url = request.getfixturevalue("postgres").get_uri()
+        execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    query = Query(tmp_path, output=output, url=url, batch_time="4s", parking={"max_rows": 8})
     query.run(0, [batches([*range(40), None], 0)])
     table.upsert(_rows(1, 3, 5))
     kill_at(query, point)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from semistream.sinks import Batch, open_sink
 from semistream.spark.sink import WarehouseWriter
 from semistream.spark.sink_options import options_of, plan_of
 from semistream.spark.waiting import stage, waiting_options
+from servers import query
 
 QUERY = "query-1"
 
@@ -37,13 +38,20 @@ class Query:
     """``run`` is a micro-batch; a crash may come at any call that ``fault`` is told of."""
 
     def __init__(
-        self, folder: Path, how: str = "inner", output: str = "parquet", **options: Any
+        self,
+        folder: Path,
+        how: str = "inner",
+        output: str = "parquet",
+        url: str = "",
+        more: Sequence[ss.Lookup] = (),
+        **options: Any,
     ) -> None:
-        self.folder, self.output = folder, output
+        self.folder, self.output, self.url = folder, output, url
         self.clock = Ticks()
         self.fault: Callable[[str], None] = lambda point: None
         lookup = ss.Lookup(str(folder / "table"), on="k", how=how)
-        self.texts = options_of([lookup], memory="4MB", output=output, path=folder / "out")
+        place: dict[str, Any] = {"url": url, "table": "facts"} if url else {"path": folder / "out"}
+        self.texts = options_of([lookup, *more], memory="4MB", output=output, **place)
         if "parking" in options:
             options["unmatched"] = "park"
             options["parking"] = Parking(folder / "parked", **options["parking"])
@@ -96,6 +104,9 @@ class Query:
 
     def rows(self) -> naive.Rows:
         out = self.folder / "out"
+        if self.url:
+            exists = query(self.url, "select to_regclass('facts') is not null")[0][0]
+            return query(self.url, "select * from facts") if exists else []
         if self.output == "delta":
             from deltalake import DeltaTable
 
@@ -111,7 +122,7 @@ class Query:
     def waiting(self, kind: str) -> list[int]:
         """The tuples that wait, as a new driver finds them."""
         backlog = self.keeper.backlog
-        state = backlog.state(open_sink(self.output, path=self.folder / "out").mark(QUERY))
+        state = backlog.state(plan_of(self.texts).sink.mark(QUERY))
         found: list[int] = []
         for file in getattr(state, kind):
             table = pa.Table.from_batches(backlog.read(file))

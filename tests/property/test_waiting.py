@@ -186,12 +186,18 @@ class Waits(RuleBasedStateMachine):
 
 
 def test_any_interleaving() -> None:
-    run_machine(examples=8, steps=10)
+    run_machine(examples=4, steps=8)
 
 
 @pytest.mark.slow
 def test_many_interleavings() -> None:
-    run_machine(examples=60, steps=25)
+    run_machine(examples=25, steps=20)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_very_many_interleavings() -> None:
+    run_machine(examples=300, steps=25)
 
 
 def run_machine(examples: int, steps: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from overload.kit import MASTER, numbers
 from overload.waiting_kit import Query, batches, build_table
 from reliability.crash_points import QUICK, try_all
-from reliability.disk import KILLED, POWER, Crash, Loss
+from reliability.disk import POWER, Crash, Loss
 from reliability.recorder import recording
 from reliability.tally import Tally
 
@@ -37,7 +37,6 @@ def everywhere(query: Query) -> list[int]:
 @pytest.mark.parametrize(
     ("what", "losses"),
     [
-        pytest.param("a batch", (KILLED,), id="a batch, killed"),
         pytest.param("a batch", QUICK, id="a batch", marks=pytest.mark.slow),
         pytest.param("a drain", QUICK, id="a drain", marks=pytest.mark.slow),
         pytest.param("a batch", POWER, id="a batch, power", marks=LONG),

@@ -128,6 +128,7 @@ def test_a_replay_between_two_commits_routes_every_row_as_before(
     assert 0 < sum(granted(before, sessions)) <= 24_000_000
 
 
+@pytest.mark.slow
 def test_a_pipeline_with_rows_that_wait(spark: Any, folder: Path) -> None:
     from typer.testing import CliRunner
 

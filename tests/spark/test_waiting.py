@@ -76,7 +76,11 @@ class Warehouse:
         return sorted(found, key=lambda row: row["sale_id"])
 
 
-KINDS = ["parquet", pytest.param("delta"), pytest.param("postgresql")]
+KINDS = [
+    "parquet",
+    pytest.param("delta", marks=pytest.mark.slow),
+    pytest.param("postgresql", marks=pytest.mark.slow),
+]
 
 
 @pytest.fixture
