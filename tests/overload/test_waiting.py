@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,36 @@ def test_a_driver_killed_at(
     assert sorted(found) == everything
 
 
+@pytest.mark.parametrize("batches_later", [0, 2])
+@pytest.mark.parametrize("point", ["staged", "published", "committed", "dead letters"])
+def test_a_driver_that_hangs_and_goes_on_beside_its_successor(
+    point: str, batches_later: int, tmp_path: Path
+) -> None:
+    build_table(tmp_path, list(range(0, 100, 2)))
+    options: Any = {"batch_time": "4s", "parking": {"max_rows": 8}}
+    zombie, successor = Query(tmp_path, **options), Query(tmp_path, **options)
+    zombie.run(0, [batches([*range(40), None], 0)])
+
+    def fault(reached: str) -> None:
+        if reached == point:
+            zombie.fault = lambda reached: None
+            for number in range(1, 2 + batches_later):
+                successor.run(number, [batches([*range(30, 50), None], 100 * number)])
+
+    zombie.fault = fault
+    with contextlib.suppress(ss.SemistreamError):  # it may notice, or not
+        zombie.run(1, [batches([*range(30, 50), None], 100)])
+    successor.run(2 + batches_later, [batches([1, 2], 900)])
+    successor.drain()
+    everything = [*range(41), 900, 901]
+    for number in range(1, 2 + batches_later):
+        everything += range(100 * number, 100 * number + 21)
+    everything.sort()
+    found = [*numbers(successor.rows()), *successor.dead(), *successor.waiting("parked")]
+    assert sorted(found) == everything
+    assert successor.waiting("deferred") == []
+
+
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         build_table(tmp_path, list(range(0, 100, 2)))
@@ -260,8 +291,13 @@ def test_a_drain_while_the_query_runs(tmp_path: Path) -> None:
     query.fault = lambda point: other.drain() if point == "staged" else None
     with pytest.raises(ss.SemistreamError, match="changed while batch 1 ran"):
         query.run(1, [batches(list(range(20)), 60)])
-    query.fault = lambda point: None
+    query.fault = lambda point: other.drain() if point == "published" else None
     query.restart()
     query.run(1, [batches(list(range(20)), 60)])
+    with pytest.raises(ss.SemistreamError, match="in use by the running query"):
+        query.run(2, [batches(list(range(60)), 80)])
+    query.fault = lambda point: None
+    query.restart()
+    query.run(2, [batches(list(range(60)), 80)])
     query.drain()
-    assert numbers(query.rows()) == list(range(80))
+    assert numbers(query.rows()) == list(range(140))

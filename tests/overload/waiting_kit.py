@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import naive
 import semistream as ss
 from overload.kit import MASTER, STREAM
+from semistream.overload import turn
 from semistream.overload.keeper import Keeper, Waiting
 from semistream.overload.options import Parking
 from semistream.sinks import Batch, open_sink
@@ -48,6 +49,7 @@ class Query:
     ) -> None:
         self.folder, self.output, self.url = folder, output, url
         self.clock = Ticks()
+        turn._drain_seconds.clear()  # what tasks of a query before have learned
         self.fault: Callable[[str], None] = lambda point: None
         lookup = ss.Lookup(str(folder / "table"), on="k", how=how)
         place: dict[str, Any] = {"url": url, "table": "facts"} if url else {"path": folder / "out"}
@@ -86,19 +88,19 @@ class Query:
     def run(self, number: int, parts: list[list[pa.RecordBatch]]) -> bool:
         """A micro-batch, with the rows of each partition."""
         batch = Batch(QUERY, number)
-        turn = self.keeper.begin(number, len(parts), lambda: self.writer.versions(None))
-        staged = [stage(self.writer, turn, batch, p, own) for p, own in enumerate(parts)]
+        plan = self.keeper.begin(number, len(parts), lambda: self.writer.versions(None))
+        staged = [stage(self.writer, plan, batch, p, own) for p, own in enumerate(parts)]
         self.fault("staged")
-        return self.keeper.commit(staged, batch, turn)
+        return self.keeper.commit(staged, batch, plan)
 
     def drain(self) -> None:
-        turn = self.keeper.begin(0, 1, lambda: self.writer.versions(None), limited=False)
+        plan = self.keeper.begin(0, 1, lambda: self.writer.versions(None), limited=False)
         if not self.keeper.state.rows:
             return
-        batch = self.keeper.drain_batch(turn)
-        staged = [stage(self.writer, turn, batch, 0, ())]
+        batch = self.keeper.drain_batch(plan)
+        staged = [stage(self.writer, plan, batch, 0, ())]
         self.fault("staged")
-        self.keeper.commit(staged, batch, turn)
+        self.keeper.commit(staged, batch, plan)
 
     # -- what became of the rows -----------------------------------------------------------
 

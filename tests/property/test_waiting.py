@@ -27,7 +27,6 @@ from hypothesis.stateful import (
 import naive
 import semistream as ss
 from overload.kit import MASTER
-from semistream.overload import turn
 
 pytest.importorskip("pyspark")
 
@@ -46,7 +45,6 @@ class Waits(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.query: Any = None
-        turn._drain_seconds.clear()  # what tasks of the example before have learned
         self.number = 0
         self.next = 0
         self.interrupted: list[dict[str, Any]] | None = None

@@ -120,7 +120,7 @@ class Backlog:
             make_folders(self.disk, self.folder)
             check_complete(self.disk, {self.folder / file.name: file.nbytes for file in added})
             state = replace(state, number=max([state.number, *self._numbers()]) + 1)
-            draft = self.folder / f"{uuid.uuid4().hex}{_DRAFT}"
+            draft = self.folder / f"{state.number:012d}-{uuid.uuid4().hex}{_DRAFT}"
             try:
                 with self.disk.create(draft) as file:
                     file.write(state.to_bytes())
@@ -139,27 +139,38 @@ class Backlog:
             remove(self.disk, self._state_path(state.number))
 
     def sweep(self, state: State) -> None:
-        """Remove what this state, which holds, does not need. What cannot be removed stays."""
-        kept = {*state.names, self._state_path(state.number).name}
+        """Remove what came before this state, and what it does not need. What is newer may belong
+        to another driver; a later sweep removes it if not."""
         with contextlib.suppress(OSError):
             for name in names(self.disk, self.folder):
                 stem, _, kind = name.partition(".")
                 number = stem.partition("-")[0]
-                is_rows = f".{kind}" == _ROWS and number.isdigit() and int(number) < state.number
-                if name not in kept and (is_rows or f".{kind}" in (_STATE, _DRAFT)):
+                is_ours = number.isdigit() and f".{kind}" in (_ROWS, _STATE, _DRAFT)
+                if is_ours and int(number) < state.number and name not in state.names:
                     remove(self.disk, self.folder / name)
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Held from the check of the mark to the commit, so that no drain comes between."""
-        with writing(self.folder):
+    def lock(self, alone: bool) -> Iterator[None]:
+        """Held from the check of the mark to the commit: no drain comes between, and a drain is
+        ``alone``. Drivers share it: the ledger decides between a query's old driver and its
+        successor, which must not wait for one that hangs."""
+        path = self.folder / _LOCK
+        with writing(path):
             make_folders(self.disk, self.folder)
-            held = self.disk.lock(self.folder / _LOCK, wait=True)
+            held = self.disk.share_lock(path)  # creates the file
+            if alone and held is not None:
+                os.close(held)
+                held = self.disk.lock(path, wait=False)
+        if held is None:
+            raise SemistreamError(
+                f"the waiting rows of query {self.query} are in use by "
+                f"{'the running query' if alone else 'a drain'}; nothing is lost: try again "
+                "when it has ended"
+            )
         try:
             yield
         finally:
-            if held is not None:
-                os.close(held)
+            os.close(held)
 
     def _state_path(self, number: int) -> Path:
         return self.folder / f"{number:012d}{_STATE}"

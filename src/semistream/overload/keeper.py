@@ -92,7 +92,7 @@ class Keeper:
         """Commit the rows and what the tasks did with waiting rows; False: it was done before."""
         query = self.backlog.query
         changes = [Changes.from_text(part.note) for part in staged if part.note]
-        with self.backlog.lock():
+        with self.backlog.lock(alone=batch.query != query):  # a drain
             mark = self._sink.mark(query)
             if (0 if mark is None else mark.number) != turn.base:
                 raise SemistreamError(
