@@ -30,7 +30,7 @@ CODE = "__semistream_code"
 NULL_KEY = "a key column is null"
 _GATHER_BYTES = 4 << 20  # parked rows of a look-up are gathered in memory up to here
 # Of a batch's time, at most this share is kept free for serving what waits in the window.
-_MOST_RESERVE = 0.5
+_MOST_RESERVE = 0.8
 _drain_seconds: dict[str, float] = {}  # by query: how long that took in this process's last task
 
 
@@ -80,7 +80,8 @@ class TaskTurn:
         self._own: Iterator[pa.RecordBatch] = full if first is None else chain([first], full)
         self._left: Iterator[pa.RecordBatch] = iter(())
         self._has_begun = False
-        self._closed_at = turn.started
+        self._closed_at = self._written_at = turn.started
+        self._drained = 0.0
         self._parkers: list[_Parker] = []
         self.changes = Changes()
         self.schema: pa.Schema | None = None if first is None else first.schema
@@ -162,7 +163,7 @@ class TaskTurn:
     def finish(self) -> None:
         """All admitted rows have been joined: write the others, and those that were parked."""
         turn = self._turn
-        _drain_seconds[turn.backlog.query] = max(0.0, turn.clock() - self._closed_at)
+        self._drained = turn.clock() - self._closed_at
         for parker in self._parkers:
             parker.write()
         for group in self._merges:
@@ -172,6 +173,14 @@ class TaskTurn:
         self.changes.added += turn.backlog.write(
             self._left, turn.base, since=turn.clock(), columns=len(self.schema)
         )
+        self._written_at = turn.clock()
+
+    def staged(self) -> None:
+        """The sink has the rows: learn how long a task takes after its last admitted rows. Without
+        writing deferred rows: if that counted, more would be deferred the more are."""
+        if self.schema is not None:
+            seconds = self._drained + self._turn.clock() - self._written_at
+            _drain_seconds[self._turn.backlog.query] = max(0.0, seconds)
 
     def _merge(self, files: tuple[WaitingFile, ...]) -> None:
         backlog, newest = self._turn.backlog, files[-1]

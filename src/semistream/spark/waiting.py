@@ -156,6 +156,7 @@ def stage(
     task = TaskTurn(turn, partition, own)
     schema, rows = writer.join_with(task)
     staged = writer.sink.stage(rows, schema, batch, partition)
+    task.staged()
     return replace(staged, note=task.changes.to_text())
 
 
