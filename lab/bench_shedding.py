@@ -13,8 +13,7 @@
 - burst: ten times the service rate, then half of it until everything is served; a plot over time;
 - ready: the rate with shedding and parking configured but not needed, over the rate without; for a
   run, and for the warehouse sink with batch_time and parking.
-- batches: how long micro-batches of the warehouse sink take with batch_time, until all deferred rows
-  have been served.
+- batches: how long micro-batches of the warehouse sink take with batch_time, with a backlog.
 
 The last three end with a verdict; the exit code is 1 if one of them fails.
 

@@ -241,6 +241,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         ({"unmatched": "park"}, "together"),
         ({"backlog": "x"}, "need batch_time or parking"),
         ({"unmatched": "park", "parking": ss.Parking("p", max_rows=1)}, "dead_letters"),
+        ({"unmatched": "park", "parking": ss.Parking("p", recover="checkpoint")}, "for a run"),
+        ({"unmatched": "park", "parking": ss.Parking("p")}, "has none: give a master table"),
+        ({"batch_time": "5s", "backlog": __file__}, "is a file"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], says: str, tmp_path: Path) -> None:

@@ -474,6 +474,15 @@ def test_dead_letters_in_the_folder_of_the_sink(path: str, write: Any) -> None:
     assert "the sink writes to this folder" in message
 
 
+def test_a_folder_for_parked_rows_that_is_a_file(write: Any) -> None:
+    text = GOOD.replace("how: left", "how: inner")
+    steps = text.index("steps:")
+    text = text[:steps] + text[text.index("sink:") :]
+    message = refusal(write(text + "parking: {{path: {folder}/pipeline.yaml}}\n"))
+    assert "parking.path" in message
+    assert "is a file" in message
+
+
 def test_memory_auto_is_estimated_from_the_rate(write: Callable[[str], Path]) -> None:
     from semistream.cli.run import plan_of
     from semistream.pipeline import with_memory

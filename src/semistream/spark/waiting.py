@@ -27,6 +27,7 @@ from semistream.overload.keeper import Keeper, Waiting
 from semistream.overload.options import Parking
 from semistream.overload.turn import TaskTurn, Turn
 from semistream.sinks import Batch, Sink, Staged, open_sink
+from semistream.sinks.files import check_writable
 from semistream.spark.batch_version import MicroBatch
 from semistream.spark.foreach import batch_of, collect_staged, done, staged_row
 from semistream.spark.metrics import note_waiting
@@ -71,6 +72,7 @@ def waiting_options(
                 "share: this sink has no folder of its own"
             )
         folder = Path(path) / _DEFAULT
+    check_writable(Path(folder))
     sink = dead_letters
     if isinstance(sink, (str, os.PathLike)):
         sink = open_sink("parquet", path=sink)
@@ -85,6 +87,10 @@ def _check_parking(plan: SinkPlan, parking: Parking, dead_letters: Any) -> None:
     if dead_letters is None and (parking.max_age is not None or parking.max_rows is not None):
         raise ConfigError(
             "parking with max_age or max_rows needs dead_letters=, a folder for the rows beyond it"
+        )
+    if parking.recover != "all":
+        raise ConfigError(
+            f"recover={parking.recover!r} is for a run; the sink commits parked rows by itself"
         )
     if not plan.lookups:
         raise ConfigError("parking needs a look-up")
