@@ -189,7 +189,7 @@ def test_any_interleaving() -> None:
 
 @pytest.mark.slow
 def test_many_interleavings() -> None:
-    run_machine(examples=25, steps=20)
+    run_machine(examples=15, steps=20)
 
 
 @pytest.mark.slow

@@ -38,7 +38,7 @@ def everywhere(query: Query) -> list[int]:
     ("what", "losses"),
     [
         pytest.param("a batch", QUICK, id="a batch", marks=pytest.mark.slow),
-        pytest.param("a drain", QUICK, id="a drain", marks=pytest.mark.slow),
+        pytest.param("a drain", QUICK, id="a drain", marks=LONG),
         pytest.param("a batch", POWER, id="a batch, power", marks=LONG),
         pytest.param("a drain", POWER, id="a drain, power", marks=LONG),
     ],
