@@ -145,6 +145,12 @@ def test_a_good_file(write: Any) -> None:
         ("using: chybridjoin", "packages: kafka", 21, "packages: 'kafka'"),
         ("using: chybridjoin", "dead_letter: {{path: x}}", 1, "dead_letter .*how: inner"),
         ("using: chybridjoin", "dead_letter: {{output: csv, path: x}}", 21, "output: 'csv'"),
+        ("using: chybridjoin", "batch_time: soon", 21, "batch_time: 'soon'"),
+        ("using: chybridjoin", "batch_time: 0s", 21, "batch_time: '0s': .*above zero"),
+        ("using: chybridjoin", "batch_time: 5s", 1, "batch_time and parking need .*no steps"),
+        ("using: chybridjoin", "parking: {{path: x, max_rows: 0}}", 21, "max_rows: '0'"),
+        ("using: chybridjoin", "parking: {{path: x, max_age: old}}", 21, "max_age: 'old'"),
+        ("using: chybridjoin", "backlog: x", 1, "backlog is for batch_time or parking"),
         ("using: chybridjoin", "unknown: 1", 21, "unknown: .*unknown field"),
     ],
 )
@@ -234,6 +240,12 @@ sink:
 dead_letter:
   output: parquet
   path: x
+parking:
+  path: x
+  max_age: 1d
+  max_rows: 5
+batch_time: 5s
+backlog: x
 checkpoint: x
 trigger: now
 memory: auto
@@ -469,6 +481,15 @@ def test_dead_letters_in_the_folder_of_the_sink(path: str, write: Any) -> None:
     assert "the sink writes to this folder" in message
 
 
+def test_a_folder_for_parked_rows_that_is_a_file(write: Any) -> None:
+    text = GOOD.replace("how: left", "how: inner")
+    steps = text.index("steps:")
+    text = text[:steps] + text[text.index("sink:") :]
+    message = refusal(write(text + "parking: {{path: {folder}/pipeline.yaml}}\n"))
+    assert "parking.path" in message
+    assert "is a file" in message
+
+
 def test_memory_auto_is_estimated_from_the_rate(write: Callable[[str], Path]) -> None:
     from semistream.cli.run import plan_of
     from semistream.pipeline import with_memory
@@ -486,3 +507,33 @@ def test_memory_auto_is_estimated_from_the_rate(write: Callable[[str], Path]) ->
         message = refusal(write(GOOD.replace("memory: 64MB", wrong)))
         assert "memory: auto and rate (tuples per second) must be given together" in message
     assert "rate" in refusal(write(GOOD.replace("memory: 64MB", "memory: auto\nrate: -1")))
+
+
+WAITING = """\
+name: waits
+source: {{format: rate}}
+lookups: [{{master: x, on: value{lookup}}}]
+sink: {{{sink}}}
+checkpoint: c
+{more}
+"""
+PARQUET, SERVER = "output: parquet, path: y", "output: postgresql, url: 'postgresql://h', table: t"
+
+
+@pytest.mark.parametrize(
+    ("sink", "lookup", "more", "says"),
+    [
+        (PARQUET, "", "batch_time: 5s\ndead_letter: {path: z}", "needs parking"),
+        (SERVER, "", "batch_time: 5s", "needs backlog"),
+        (PARQUET, "", "parking: {path: p, max_rows: 5}", "needs dead_letter"),
+        (PARQUET, ", how: left_anti", "parking: {path: p}", "left_anti"),
+        ("output: spark, format: console", "", "batch_time: 5s", "need a semistream sink"),
+    ],
+)
+def test_rows_that_wait_need_a_place(
+    sink: str, lookup: str, more: str, says: str, tmp_path: Path
+) -> None:
+    text = WAITING.format(sink=sink, lookup=lookup, more="@").replace("@", more)
+    (tmp_path / "pipeline.yaml").write_text(text)
+    with pytest.raises(ss.ConfigError, match=says):
+        load(tmp_path / "pipeline.yaml")

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
 
 def start(spark: Any, folder: Path, output: str, url: str, way: str) -> Any:
     """The query: all files of ``in``, one per batch, joined with ``master``."""
@@ -22,7 +24,9 @@ def start(spark: Any, folder: Path, output: str, url: str, way: str) -> Any:
         .repartition(2)
     )
     lookup = ss.Lookup(str(folder / "master"), on="k", how="left")
-    if way == "foreach":
+    if way == "waiting":
+        writer = waiting_writer(spark, orders, folder, output, url)
+    elif way == "foreach":
         enriched = ss.enrich(orders, [lookup], memory="64MB")
         writer = enriched.writeStream.foreachBatch(ss.PostgresSink(url, "facts", patience=1))
     else:
@@ -35,6 +39,37 @@ def start(spark: Any, folder: Path, output: str, url: str, way: str) -> Any:
         .trigger(availableNow=True)
         .start()
     )
+
+
+def waiting_writer(spark: Any, orders: Any, folder: Path, output: str, url: str) -> Any:
+    """Batches with little time, and unmatched rows that wait."""
+    import semistream as ss
+    from semistream.spark.sink import write_each_batch
+    from spark import clocks
+
+    clocks.by_value()
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "50")
+    return write_each_batch(
+        orders,
+        ss.Lookup(str(folder / "master"), on="k"),
+        batch_time="3s",
+        clock=clocks.Ticking(),
+        **waiting_options(folder, output, url),
+    )
+
+
+def waiting_options(folder: Path, output: str, url: str) -> dict[str, Any]:
+    import semistream as ss
+
+    place = {"path": folder / "out"} if url == "-" else {"url": url, "table": "facts"}
+    return {
+        "output": output,
+        "memory": "64MB",
+        "unmatched": "park",
+        "parking": ss.Parking(folder / "parked", max_rows=30),
+        "dead_letters": str(folder / "dead"),
+        **place,
+    }
 
 
 def main(folder: Path, output: str, url: str, way: str, master: str) -> None:

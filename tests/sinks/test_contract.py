@@ -13,7 +13,7 @@ import pytest
 
 import naive
 import semistream as ss
-from semistream.sinks import Batch, open_sink
+from semistream.sinks import Batch, Mark, open_sink
 from semistream.sinks.parquet import ParquetSink
 from servers import execute, postgres_server, query
 
@@ -268,3 +268,23 @@ def test_targets_that_cannot_be_written(tmp_path: Path) -> None:
     server = open_sink("postgresql", uri="postgresql://127.0.0.1:1/x", table="t", patience=0)
     with pytest.raises(ss.SemistreamError, match="cannot be written"):
         server.check()
+
+
+def test_a_mark_is_committed_with_its_batch(warehouse: Warehouse) -> None:
+    first, second = Batch("query-1", 0), Batch("query-1", 1)
+    sink = warehouse.make()
+    assert sink.mark("query-1") is None
+    waiting, drained = Mark("query-1", 1, 5), Mark("query-1", 2, 0)
+    assert sink.commit([sink.stage([], SCHEMA, first, 0)], first, waiting)
+    assert warehouse.make().mark("query-1") == waiting
+    assert not sink.commit([sink.stage(rows(0, 4), SCHEMA, first, 0)], first, drained)
+    assert warehouse.make().mark("query-1") == waiting, "a replay changes nothing"
+    with pytest.raises(ss.ConfigError, match=r"5 rows of query query-1 .* still wait"):
+        sink.commit([sink.stage(rows(0, 4), SCHEMA, second, 0)], second)
+    end = Batch(waiting.drains, waiting.number)
+    assert sink.commit([sink.stage(rows(0, 5), SCHEMA, end, 0)], end, drained)
+    assert warehouse.make().mark("query-1") == drained
+    assert warehouse.make().mark("query-2") is None
+    assert sink.commit([sink.stage(rows(5, 4), SCHEMA, second, 0)], second)
+    assert warehouse.make().mark("query-1") == drained, "a commit without a mark leaves it"
+    naive.same_rows(warehouse.read(), expected((0, 9)))

@@ -126,3 +126,34 @@ def test_a_replay_between_two_commits_routes_every_row_as_before(
     unmatched = naive.join(sales(300), products(), "product_id", "left_anti")
     naive.same_rows(naive.rows_of([lost]), unmatched)
     assert 0 < sum(granted(before, sessions)) <= 24_000_000
+
+
+@pytest.mark.slow
+def test_a_pipeline_with_rows_that_wait(spark: Any, folder: Path) -> None:
+    from typer.testing import CliRunner
+
+    from semistream.cli.drain import app
+
+    more = f"""\
+batch_time: 1ms
+parking: {{path: {folder}/parked, max_rows: 20}}
+dead_letter: {{path: {folder}/dead}}
+"""
+    feed(folder / "in", sales(300, start=300))
+    small = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(small)
+    spark.conf.set(small, "30")
+    try:
+        plan = run(spark, folder, more)
+    finally:
+        spark.conf.set(small, before)
+    assert "batch time  1ms" in plan
+    assert "1 from Spark to Python" in plan
+    matched = naive.join(sales(600), products(), "product_id", select=["price"])
+    assert 0 < pq.read_table(folder / "out").num_rows < len(matched)
+    done = CliRunner().invoke(app, [str(folder / "pipeline.yaml")])
+    assert done.exit_code == 0, done.output
+    assert "20 are parked" in done.output
+    naive.same_rows(naive.rows_of([pq.read_table(folder / "out")]), matched)
+    unmatched = naive.join(sales(600), products(), "product_id", "left_anti")
+    assert pq.read_table(folder / "dead").num_rows == len(unmatched) - 20

@@ -19,7 +19,18 @@ from typer.main import get_command
 from semistream.errors import SemistreamError, unknown
 
 # The order in --help; other commands are listed last.
-_ORDER = ("demo", "master", "run", "report", "tune", "generate", "bench", "reproduce", "warm-up")
+_ORDER = (
+    "demo",
+    "master",
+    "run",
+    "drain",
+    "report",
+    "tune",
+    "generate",
+    "bench",
+    "reproduce",
+    "warm-up",
+)
 
 
 class _Interrupted(BaseException):

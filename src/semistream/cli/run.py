@@ -55,7 +55,7 @@ def run_pipeline(
         from semistream.spark.errors import original
         from semistream.spark.interrupts import deferred_interrupts
         from semistream.spark.listener import Metrics
-        from semistream.spark.pipeline import start
+        from semistream.spark.pipeline import drain_pipeline, start
         from semistream.spark.session import open_session
         from semistream.spark.watch import watch
     except ModuleNotFoundError as error:
@@ -76,7 +76,10 @@ def run_pipeline(
                 on_url(page.url)
             with deferred_interrupts():
                 query = start(session, pipeline, masters, once)
-            return watch(query, metrics, show, following.check)
+            rows = watch(query, metrics, show, following.check)
+            if pipeline.waits and (once or pipeline.trigger == "once"):
+                drain_pipeline(pipeline, masters)  # no later batch would serve them
+            return rows
     except SemistreamError as error:
         raise type(error)(document.redact(str(error))) from None
     except Exception as error:

@@ -84,3 +84,16 @@ class Files:
             os.close(descriptor)
             raise
         return descriptor
+
+    def share_lock(self, path: Path) -> int | None:
+        """The same, held together with others who share it; None if it is taken."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor

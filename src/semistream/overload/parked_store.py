@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from semistream.engine.rows.layout import Rows
 from semistream.keys import Codes
-from semistream.master.changed import contains
 from semistream.master.files import Files
+from semistream.overload.arrivals import rows_with
 from semistream.overload.options import Parking
 from semistream.overload.row_set import RowSet
 from semistream.overload.tuple_folder import TupleFolder
@@ -101,14 +101,7 @@ class ParkedStore:
         """Rows of parked tuples with one of these codes, which are sorted; None: all."""
         if codes is None:
             return file.parked_rows
-        column = self._read(file).column(CODE).to_numpy()
-        if len(codes) < len(column):
-            low, high = np.searchsorted(column, codes), np.searchsorted(column, codes, "right")
-            hit = low < high
-            found = [np.arange(a, b) for a, b in zip(low[hit], high[hit], strict=True)]
-            rows = np.concatenate([np.zeros(0, np.int64), *found])
-        else:
-            rows = np.flatnonzero(contains(codes, column))
+        rows = rows_with(self._read(file).column(CODE).to_numpy(), codes)
         return rows if file.lost is None else np.asarray(rows[~file.lost.mask(rows)])
 
     def read(self, file: ParkedFile, rows: Rows) -> pa.RecordBatch:

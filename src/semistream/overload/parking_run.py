@@ -22,6 +22,7 @@ import pyarrow as pa
 from semistream.engine.rows.layout import Rows
 from semistream.errors import ConfigError
 from semistream.keys import Codes
+from semistream.overload.arrivals import arrived_codes
 from semistream.overload.options import Parking
 from semistream.overload.parked_store import ParkedFile, ParkedStore
 from semistream.overload.shedding_run import SheddingRun
@@ -240,7 +241,7 @@ class ParkingRun(WrappedRun):
         for file in self._store.stale(version):
             if file.checked not in codes_since:
                 has_key = self._context.binding.has_key  # else every new row may match any tuple
-                codes_since[file.checked] = _present(source, file.checked) if has_key else None
+                codes_since[file.checked] = arrived_codes(source, file.checked) if has_key else None
             rows = self._store.with_codes(file, codes_since[file.checked])
             if len(rows):
                 self.inner.requeue(self._store.read(file, rows))
@@ -251,13 +252,3 @@ class ParkingRun(WrappedRun):
             if len(rows):
                 return True
         return False
-
-
-def _present(source: Any, since: int) -> Codes | None:
-    """Codes that were added or changed after version ``since``, sorted; None: unknown."""
-    changed = source.changed_codes(since)
-    if changed is None:
-        return None
-    codes = np.unique(np.concatenate([np.zeros(0, np.int64), *changed]))
-    deleted = source.index.is_deleted(codes) if source.index is not None else None
-    return codes if deleted is None else codes[~deleted]

@@ -18,6 +18,7 @@ from semistream.pipeline.following import check_source
 from semistream.pipeline.model import Lookup, Pipeline
 from semistream.sinks import open_sink
 from semistream.sinks.disk import make_folders, writing
+from semistream.sinks.files import check_writable
 
 CLAIM = "semistream.json"
 FORMAT = 1
@@ -114,6 +115,12 @@ def check(pipeline: Pipeline, document: Document) -> list[Any]:
             ("dead_letter", "path"),
             lambda: _dead_letters(pipeline).check(),
         )
+    for where, folder in (
+        (("parking", "path"), pipeline.parking and pipeline.parking.path),
+        (("backlog",), pipeline.backlog),
+    ):
+        if folder is not None:
+            _with_location(document, where, lambda folder=folder: check_writable(Path(folder)))  # type: ignore[misc]
     _with_location(document, ("checkpoint",), lambda: claim_checkpoint(pipeline, write=False))
     return masters
 

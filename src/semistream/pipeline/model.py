@@ -286,6 +286,19 @@ class DeadLetter(Part):
     path: Text
 
 
+class Park(Part):
+    """Where unmatched rows wait for their key, and how long."""
+
+    path: Text
+    max_age: Text | None = None
+    max_rows: Annotated[int, Field(ge=1)] | None = None
+
+    @validates("max_age")
+    @classmethod
+    def _max_age(cls, age: str | None) -> str | None:
+        return None if age is None else _duration(age)
+
+
 class Pipeline(Part):
     """The top level of the file."""
 
@@ -295,6 +308,9 @@ class Pipeline(Part):
     steps: list[Step] = []
     sink: Sink
     dead_letter: DeadLetter | None = None
+    parking: Park | None = None
+    batch_time: Text | None = None
+    backlog: Text | None = None
     checkpoint: Text
     trigger: Text = "now"
     memory: int | str = Field("256MB", validate_default=True)
@@ -337,4 +353,37 @@ class Pipeline(Part):
                 raise ValueError("dead_letter needs at least one look-up, and how: inner in all")
             if any(step.deduplicate is not None for step in self.steps):
                 raise ValueError("dead_letter cannot be combined with the step deduplicate")
+        return self
+
+    @validates("batch_time")
+    @classmethod
+    def _batch_time(cls, time: str | None) -> str | None:
+        if time is not None and parse_duration(time, "batch_time") == 0:
+            raise ValueError("give a time above zero, such as 5s")
+        return time
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows may be deferred or parked."""
+        return self.batch_time is not None or self.parking is not None
+
+    @validates_all(mode="after")
+    def _waiting(self) -> Pipeline:
+        parking, dead = self.parking, self.dead_letter
+        if self.backlog is not None and not self.waits:
+            raise ValueError("backlog is for batch_time or parking")
+        if not self.waits:
+            return self
+        if self.sink.output == "spark" or self.steps:
+            raise ValueError("batch_time and parking need a semistream sink, and no steps")
+        if parking is None:
+            if dead is not None:
+                raise ValueError("batch_time with dead_letter needs parking: {path: ...}")
+            if self.sink.output == "postgresql" and self.backlog is None:
+                raise ValueError("batch_time with output postgresql needs backlog, a folder")
+            return self
+        if dead is None and (parking.max_age is not None or parking.max_rows is not None):
+            raise ValueError("parking with max_age or max_rows needs dead_letter")
+        if not self.lookups or any(one.sql or one.how == "left_anti" for one in self.lookups):
+            raise ValueError("parking needs look-ups with master, and without how: left_anti")
         return self

@@ -16,6 +16,8 @@ def transfers(pipeline: Pipeline) -> int:
     joins = bool(pipeline.lookups) + sum(step.table is not None for step in pipeline.steps)
     if pipeline.sink.output == "spark":
         return joins
+    if pipeline.waits:
+        return 1
     return joins + 1 if pipeline.steps or pipeline.dead_letter else 1
 
 
@@ -46,6 +48,15 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
     lines.append(f"  sink        {sink.output} {target}")
     if pipeline.dead_letter is not None:
         lines.append(f"  unmatched   {pipeline.dead_letter.output} {pipeline.dead_letter.path}")
+    if pipeline.batch_time is not None:
+        lines.append(f"  batch time  {pipeline.batch_time}, then rows are deferred")
+    if pipeline.parking is not None:
+        limits = [
+            f"{name} {value}"
+            for name in ("max_age", "max_rows")
+            if (value := getattr(pipeline.parking, name)) is not None
+        ]
+        lines.append(f"  parking     {', '.join([pipeline.parking.path, *limits])}")
     lines += [
         f"  checkpoint  {pipeline.checkpoint}",
         f"  trigger     {pipeline.trigger}",

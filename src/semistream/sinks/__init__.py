@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from semistream.errors import ConfigError
-from semistream.sinks.contract import Batch, Sink, Staged
+from semistream.sinks.contract import Batch, Mark, Sink, Staged
 
 OUTPUTS = ("parquet", "delta", "postgresql")
 
@@ -39,4 +39,4 @@ def open_sink(output: str, **options: Any) -> Sink:
     return sink
 
 
-__all__ = ["OUTPUTS", "Batch", "Sink", "Staged", "open_sink"]
+__all__ = ["OUTPUTS", "Batch", "Mark", "Sink", "Staged", "open_sink"]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
 
-from semistream.errors import SemistreamError
+from semistream.errors import ConfigError, SemistreamError
 
 ABANDONED = 7 * 24 * 3600.0  # seconds of inactivity after which a query's staged data is removed
 SWEEP_EVERY = 100  # batches of a query between sweeps of other queries' garbage
@@ -54,10 +56,39 @@ class Staged:
     """A file name or table name; empty if there were no rows."""
     schema: bytes
     """The Arrow schema of the rows, serialized."""
+    note: str = ""
+    """What the task did with waiting rows; not for the sink."""
 
     @property
     def arrow_schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self.schema))
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What the ledger says about a query's rows that wait outside of the sink: the number of the
+    state that lists them, and how many there are. A commit that changes them has a new mark, in
+    the same atomic step."""
+
+    query: str
+    number: int
+    rows: int
+
+    @property
+    def drains(self) -> str:
+        """The ledger key of commits that have no batch: waiting rows that were served at the end
+        of the stream."""
+        return f"{self.query}-drain"
+
+
+def check_mark(found: Mark | None, given: Mark | None, target: str) -> None:
+    """Raise if a commit would forget rows that wait."""
+    if found is not None and found.rows and given is None:
+        raise ConfigError(
+            f"{found.rows} rows of query {found.query} that were deferred or parked still wait "
+            f"for {target}; start the query with batch_time or parking as before, or drain them "
+            "first: semistream drain"
+        )
 
 
 class Sink(Protocol):
@@ -75,11 +106,21 @@ class Sink(Protocol):
     ) -> Staged:
         """Write rows where readers do not look. ``schema`` defaults to the first batch's."""
 
-    def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
-        """Make the batch visible atomically; False if it was committed before."""
+    def commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None = None) -> bool:
+        """Make the batch visible atomically, with the mark; False if it was committed before."""
+
+    def mark(self, query: str) -> Mark | None:
+        """The newest mark of a query; None if it never had one."""
 
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
         """Remove what was staged."""
+
+
+def safe_name(query: str) -> str:
+    """A query's id as part of a file name; Spark's ids are UUIDs and stay unchanged."""
+    if re.fullmatch(r"[A-Za-z0-9-]{1,64}", query):
+        return query
+    return uuid.uuid5(uuid.NAMESPACE_OID, query).hex
 
 
 def peek(

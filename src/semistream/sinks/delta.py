@@ -19,16 +19,26 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.errors import ConfigError, SchemaError
+from semistream.errors import ConfigError, InternalError, SchemaError
 from semistream.master.files import Files
-from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
+from semistream.sinks.contract import (
+    ABANDONED,
+    SWEEP_EVERY,
+    Batch,
+    Mark,
+    Staged,
+    check_mark,
+    peek,
+    safe_name,
+)
 from semistream.sinks.delta_log import check_log_complete
 from semistream.sinks.delta_table import check_features, check_nulls
 from semistream.sinks.disk import Unsynced, names, remove, writing
 from semistream.sinks.files import check_complete, check_writable, write_parquet
-from semistream.sinks.parquet import _COMPRESSIONS, _one_schema, _safe
+from semistream.sinks.parquet import _COMPRESSIONS, _one_schema
 
 _PREFIX = "semistream-"
+_MARK = ("-waiting", "-waiting-rows")  # application ids after the query's: number and rows
 
 
 class DeltaSink:
@@ -66,7 +76,7 @@ class DeltaSink:
         table = self._open()
         # Staged files of a first batch that crashed are ours, not foreign data.
         foreign = self.path.exists() and any(
-            not file.name.startswith(_PREFIX) and file.name != "_delta_log"
+            not file.name.startswith(_PREFIX) and file.name not in ("_delta_log", "_semistream")
             for file in self.path.iterdir()
         )
         if table is None and foreign:
@@ -91,11 +101,19 @@ class DeltaSink:
         count, nbytes = write_parquet(rows, schema, self.path / name, self.compression, self.disk)
         return Staged(batch, partition, count, nbytes, name, serialized)
 
-    def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
+    def commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None = None) -> bool:
         with writing(self.path):
-            return self._commit(staged, batch)
+            return self._commit(staged, batch, mark)
 
-    def _commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
+    def mark(self, query: str) -> Mark | None:
+        table = self._open()
+        return None if table is None else self._mark(table, query)
+
+    def _mark(self, table: Any, query: str) -> Mark | None:
+        number, rows = (table.transaction_version(query + end) for end in _MARK)
+        return None if number is None else Mark(query, number, rows or 0)
+
+    def _commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None) -> bool:
         from deltalake import CommitProperties, Transaction
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
@@ -109,9 +127,12 @@ class DeltaSink:
         serialized = serialized or next((s.schema for s in staged if s.schema), None)
         arrow = None if serialized is None else pa.ipc.read_schema(pa.py_buffer(serialized))
         if table is None:
+            if arrow is None and mark is not None and mark.rows:
+                raise InternalError(f"{mark.rows} rows wait, but no task knows their columns")
             if arrow is None:
                 return True  # no rows and no schema yet: nothing to create a table from
             table = self._create(arrow)
+        check_mark(self._mark(table, batch.query), mark, f"the Delta table {self.path}")
         check_features(table, self.path)
         if arrow is not None:
             self._check_columns(table, self._delta_schema(arrow))
@@ -124,8 +145,13 @@ class DeltaSink:
             AddAction(s.name, s.nbytes, {}, now, True, json.dumps({"numRecords": s.rows}))
             for s in parts
         ]
+        transactions = {batch.query: batch.number}
+        if mark is not None:
+            transactions |= dict(
+                zip((mark.query + end for end in _MARK), (mark.number, mark.rows), strict=True)
+            )
         properties = CommitProperties(
-            app_transactions=[Transaction(batch.query, batch.number, now)],
+            app_transactions=[Transaction(name, n, now) for name, n in transactions.items()],
             custom_metadata={"query": batch.query, "batch": str(batch.number)},
         )
         before = table.version()
@@ -135,7 +161,7 @@ class DeltaSink:
             )
         except CommitFailedError:
             if self._has(self._open(), batch):  # another driver committed first
-                return self._commit(staged, batch)
+                return self._commit(staged, batch, mark)
             raise
         self._sync_log(before)
         self._sweep(batch, keep={s.name for s in staged})
@@ -225,4 +251,4 @@ class DeltaSink:
         return {os.path.basename(uri) for uri in table.file_uris()}
 
     def _prefix(self, batch: Batch) -> str:
-        return f"{_PREFIX}{_safe(batch.query)}-{batch.number:08d}-"
+        return f"{_PREFIX}{safe_name(batch.query)}-{batch.number:08d}-"

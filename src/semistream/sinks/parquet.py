@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import uuid
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -27,7 +26,16 @@ import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, SemistreamError
 from semistream.master.files import Files
-from semistream.sinks.contract import ABANDONED, SWEEP_EVERY, Batch, Staged, peek
+from semistream.sinks.contract import (
+    ABANDONED,
+    SWEEP_EVERY,
+    Batch,
+    Mark,
+    Staged,
+    check_mark,
+    peek,
+    safe_name,
+)
 from semistream.sinks.disk import Unsynced, names, remove, remove_folder, sync_folders, writing
 from semistream.sinks.files import check_complete, check_writable, write_parquet
 from semistream.sinks.parquet_log import Entry, Log
@@ -81,12 +89,20 @@ class ParquetSink:
         count, nbytes = write_parquet(rows, schema, file, self.compression, self.disk)
         return Staged(batch, partition, count, nbytes, file.name, serialized)
 
-    def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
+    def commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None = None) -> bool:
         with writing(self.path):
-            return self._commit(staged, batch)
+            return self._commit(staged, batch, mark)
 
-    def _commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
-        log = self._log(_safe(batch.query))
+    def mark(self, query: str) -> Mark | None:
+        found = []
+        for name in (query, Mark(query, 0, 0).drains):
+            newest = self._log(safe_name(name)).newest()
+            if newest is not None and newest.waiting is not None:
+                found.append(Mark(query, *newest.waiting))
+        return max(found, key=lambda mark: mark.number, default=None)
+
+    def _commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None) -> bool:
+        log = self._log(safe_name(batch.query))
         newest = log.newest()
         if newest is not None:
             done = batch.is_in(newest.batch, f"the folder {self.path}")
@@ -97,9 +113,11 @@ class ParquetSink:
             if done:
                 self._sweep(batch, log)
                 return False
+        found = self.mark(batch.query)
+        check_mark(found, mark, f"the folder {self.path}")
         _one_schema(staged)
         files = {
-            s.name: f"part-{_safe(batch.query)}-{batch.number:08d}-{s.partition:05d}.parquet"
+            s.name: f"part-{safe_name(batch.query)}-{batch.number:08d}-{s.partition:05d}.parquet"
             for s in staged
             if s.name
         }
@@ -107,9 +125,11 @@ class ParquetSink:
             sizes = {self._staging(batch) / s.name: s.nbytes for s in staged if s.name}
             check_complete(self.disk, sizes)
             sync_folders(self.disk, self._staging(batch), self.path)
-        entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files)
+        mark = mark or found  # the newest entry has the newest mark
+        waiting = None if mark is None else (mark.number, mark.rows)
+        entry = Entry(batch.query, batch.number, sum(s.rows for s in staged), files, waiting)
         if not log.publish(entry):
-            return self._commit(staged, batch)  # another driver committed first
+            return self._commit(staged, batch, mark)  # another driver committed first
         self._finish(entry, log)
         self._sweep(batch, log)
         return True
@@ -117,7 +137,7 @@ class ParquetSink:
     def abort(self, staged: Sequence[Staged], batch: Batch) -> None:
         """If the commit failed after publishing its entry, the next commit completes it, so the
         files listed in the entry stay."""
-        entry = self._log(_safe(batch.query)).read(batch.number)
+        entry = self._log(safe_name(batch.query)).read(batch.number)
         kept = entry.files if entry is not None else {}
         for part in staged:
             if part.name and part.name not in kept:
@@ -194,14 +214,7 @@ class ParquetSink:
         return Log(self._own / "log" / query, self.path, self.disk)
 
     def _staging(self, batch: Batch) -> Path:
-        return self._own / "staging" / _safe(batch.query) / str(batch.number)
-
-
-def _safe(query: str) -> str:
-    """A query's id as part of a file name; Spark's ids are UUIDs and stay unchanged."""
-    if re.fullmatch(r"[A-Za-z0-9-]{1,64}", query):
-        return query
-    return uuid.uuid5(uuid.NAMESPACE_OID, query).hex
+        return self._own / "staging" / safe_name(batch.query) / str(batch.number)
 
 
 def _one_schema(staged: Sequence[Staged]) -> Any:

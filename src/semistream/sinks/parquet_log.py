@@ -26,6 +26,8 @@ class Entry:
     rows: int
     files: dict[str, str]
     """Staged name -> final name."""
+    waiting: tuple[int, int] | None = None
+    """The number and the rows of the query's :class:`~semistream.sinks.contract.Mark`."""
 
 
 class Log:
@@ -78,7 +80,10 @@ class Log:
         draft = self.folder / f"{uuid.uuid4().hex}{_DRAFT}"
         try:
             with self._disk.create(draft) as file:
-                file.write(json.dumps({"format": FORMAT, **asdict(entry)}).encode())
+                content = {"format": FORMAT, **asdict(entry)}
+                if entry.waiting is None:  # as earlier releases wrote it, and read it
+                    del content["waiting"]
+                file.write(json.dumps(content).encode())
                 self._disk.sync(file)
             self._disk.link(draft, self.path(entry.batch))
         except FileExistsError:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, SemistreamError, existing
-from semistream.sinks.contract import Batch, Staged, peek
+from semistream.sinks.contract import Batch, Mark, Staged, check_mark, peek
 from semistream.sinks.postgresql_ledger import LEDGER, Ledger
 from semistream.sinks.postgresql_server import Server
 from semistream.sinks.postgresql_stage import Stages
@@ -101,7 +101,7 @@ class PostgresWarehouse:
             self._server.close(connection)
         return Staged(batch, partition, counted.rows, counted.nbytes, name, serialized)
 
-    def commit(self, staged: Sequence[Staged], batch: Batch) -> bool:
+    def commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None = None) -> bool:
         lock = self.table + batch.query
 
         def work(connection: Any) -> bool:
@@ -109,7 +109,7 @@ class PostgresWarehouse:
             self._ledger.prepare(connection)
             # The lock serializes two drivers of one query (one of them a zombie).
             self._server.lock(connection, lock)
-            is_new = self._enter(connection, staged, batch)
+            is_new = self._enter(connection, staged, batch, mark)
             connection.commit()
             with contextlib.suppress(*self._server.dialect.errors):  # the next commit sweeps again
                 self._stages.sweep(connection, batch)
@@ -117,10 +117,22 @@ class PostgresWarehouse:
 
         return self._server.with_retries(work, lock=(lock, self._target))
 
-    def _enter(self, connection: Any, staged: Sequence[Staged], batch: Batch) -> bool:
+    def mark(self, query: str) -> Mark | None:
+        def work(connection: Any) -> Mark | None:
+            exists = self._server.exists(connection, self._named(LEDGER))
+            return self._ledger.mark(connection, query) if exists else None
+
+        return self._server.with_retries(work)
+
+    def _enter(
+        self, connection: Any, staged: Sequence[Staged], batch: Batch, mark: Mark | None
+    ) -> bool:
         if batch.is_in(self._ledger.newest(connection, batch.query), self._shown):
             return False
+        check_mark(self._ledger.mark(connection, batch.query), mark, self._shown)
         self._ledger.enter(connection, batch, sum(part.rows for part in staged))
+        if mark is not None:
+            self._ledger.enter_mark(connection, mark)
         for part in staged:
             if part.name:
                 self._move(connection, part)

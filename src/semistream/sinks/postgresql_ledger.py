@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from semistream.errors import SemistreamError
-from semistream.sinks.contract import Batch
+from semistream.sinks.contract import Batch, Mark
 from semistream.sinks.postgresql_server import Server
 
 LEDGER = "semistream_ledger"
 FORMAT = 1
+_MARK = "-waiting"  # after a query's id
 _KEEP = 100  # entries of a query; a replay needs only the newest
 
 
@@ -51,23 +52,36 @@ class Ledger:
             )
 
     def newest(self, connection: Any, query: str) -> int | None:
+        found = self._newest(connection, query)
+        return None if found is None else found[0]
+
+    def mark(self, connection: Any, query: str) -> Mark | None:
+        found = self._newest(connection, query + _MARK)
+        return None if found is None else Mark(query, *found)
+
+    def enter_mark(self, connection: Any, mark: Mark) -> None:
+        """An entry as of a batch, under another name: its number, and the rows that wait."""
+        self.enter(connection, Batch(mark.query + _MARK, mark.number), mark.rows)
+
+    def _newest(self, connection: Any, query: str) -> tuple[int, int] | None:
+        """The newest entry: its batch and its rows."""
         found = self._server.rows(
             connection,
-            f"SELECT batch, format FROM {self._name} WHERE target = $1 AND query = $2 "
+            f"SELECT batch, row_count, format FROM {self._name} WHERE target = $1 AND query = $2 "
             "ORDER BY batch DESC LIMIT 1",
             self._target,
             query,
         )
         if not found:
             return None
-        batch, version = found[0]
+        batch, rows, version = found[0]
         if version != FORMAT:
             raise SemistreamError(
                 f"the table {self._name} has an entry of the format version {version}, this "
                 f"release reads {FORMAT}; use the release of semistream that wrote it, or a newer "
                 "one"
             )
-        return int(batch)
+        return int(batch), int(rows)
 
     def enter(self, connection: Any, batch: Batch, rows: int) -> None:
         self._server.execute(

@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from semistream.spark.build import build_master
     from semistream.spark.enrich import Lookup
     from semistream.spark.listener import Metrics
+    from semistream.spark.waiting import drain
 
-__all__ = ["Lookup", "Metrics", "build_master"]  # ``enrich`` is a module: use ss.enrich
+__all__ = ["Lookup", "Metrics", "build_master", "drain"]  # ``enrich`` is a module: use ss.enrich
 
-_MODULES = {"build_master": "build", "Lookup": "enrich", "Metrics": "listener"}
+_MODULES = {
+    "build_master": "build",
+    "drain": "waiting",
+    "Lookup": "enrich",
+    "Metrics": "listener",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from semistream.sinks.postgresql import PostgresWarehouse
 from semistream.spark.batch_version import QUERY
 from semistream.spark.errors import reraise_semistream_errors
 
-_MESSAGE = "partition int, rows long, nbytes long, name string, schema binary"
+_MESSAGE = "partition int, rows long, nbytes long, name string, schema binary, note string"
 _RUN = "spark.jobGroup.id"  # Spark uses the run id as the job group
 _REMEMBERED = 1000  # (run, sink) pairs of this process whose last batch is kept
 Part = Callable[[DataFrame], DataFrame]
@@ -41,31 +41,54 @@ class ForeachBatch:
         self._join = join
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
-        context = df.sparkSession.sparkContext
-        query = context.getLocalProperty(QUERY)
-        if query is None:
-            raise ConfigError("pass this function to writeStream.foreachBatch; do not call it")
-        run = context.getLocalProperty(_RUN)
+        query, run = batch_of(df)
         several = len(self._routes) > 1
         if several:
             df = df.persist()
         try:
             for number, (sink, part) in enumerate(self._routes):
                 batch = Batch(_key(query, self._name, number), batch_id)
-                _done.check_not_written(run, batch, sink)
-                sink.commit(self._staged(part(df), sink, batch), batch)
-                _done.add(run, batch, sink)
+                done.check_not_written(run, batch, sink)
+                task = _Stage(sink, batch, self._join)
+                sink.commit(collect_staged(part(df), task, batch), batch)
+                done.add(run, batch, sink)
         finally:
             if several:
                 df.unpersist()
 
-    def _staged(self, df: DataFrame, sink: Sink, batch: Batch) -> list[Staged]:
-        with reraise_semistream_errors():
-            rows = df.mapInArrow(_Stage(sink, batch, self._join), _MESSAGE).collect()
-        return [
-            Staged(batch, row.partition, row.rows, row.nbytes, row.name, bytes(row.schema))
-            for row in rows
-        ]
+
+def batch_of(df: DataFrame) -> tuple[str, str | None]:
+    """The ids of the query and of its run, inside ``foreachBatch``."""
+    context = df.sparkSession.sparkContext
+    query = context.getLocalProperty(QUERY)
+    if query is None:
+        raise ConfigError("pass this function to writeStream.foreachBatch; do not call it")
+    return query, context.getLocalProperty(_RUN)
+
+
+def collect_staged(df: DataFrame, task: Any, batch: Batch) -> list[Staged]:
+    """Run ``task``, which returns a :func:`staged_row`, on every partition."""
+    with reraise_semistream_errors():
+        rows = df.mapInArrow(task, _MESSAGE).collect()
+    return [
+        Staged(batch, row.partition, row.rows, row.nbytes, row.name, bytes(row.schema), row.note)
+        for row in rows
+    ]
+
+
+def staged_row(staged: Staged) -> pa.RecordBatch:
+    """A task's message to the driver."""
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array([staged.partition], pa.int32()),
+            pa.array([staged.rows], pa.int64()),
+            pa.array([staged.nbytes], pa.int64()),
+            pa.array([staged.name]),
+            pa.array([staged.schema], pa.binary()),
+            pa.array([staged.note]),
+        ],
+        names=["partition", "rows", "nbytes", "place", "schema", "note"],
+    )
 
 
 def _key(query: str, name: str | None, number: int) -> str:
@@ -101,7 +124,7 @@ class _Done:
             del self._batches[next(iter(self._batches))]
 
 
-_done = _Done()
+done = _Done()
 
 
 class PostgresSink(ForeachBatch):
@@ -149,13 +172,4 @@ class _Stage:
         context: Any = TaskContext.get()
         rows = batches if self._join is None else self._join(iter(batches))
         staged = self._sink.stage(rows, None, self._batch, context.partitionId())
-        yield pa.RecordBatch.from_arrays(
-            [
-                pa.array([staged.partition], pa.int32()),
-                pa.array([staged.rows], pa.int64()),
-                pa.array([staged.nbytes], pa.int64()),
-                pa.array([staged.name]),
-                pa.array([staged.schema], pa.binary()),
-            ],
-            names=["partition", "rows", "nbytes", "place", "schema"],
-        )
+        yield staged_row(staged)

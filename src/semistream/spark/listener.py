@@ -20,7 +20,7 @@ from semistream.master import manifest as manifests
 from semistream.master.store import LocalStore
 from semistream.master.sync.freshness import age_of
 from semistream.spark.errors import original
-from semistream.spark.metrics import collect
+from semistream.spark.metrics import collect, waiting_after
 from semistream.spark.prometheus import Endpoint, exposition
 
 
@@ -165,6 +165,7 @@ def batch_record(progress: Any, counted: dict[str, Any]) -> dict[str, Any]:
         **_lag(progress, seconds),
         "tasks": counted["tasks"],
         "warm_tasks": counted["warm_tasks"],
+        **waiting_after(str(progress.id), progress.batchId),
         "lookups": [_lookup_record(lookup) for lookup in counted["lookups"]],
     }
 

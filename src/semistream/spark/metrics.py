@@ -24,6 +24,7 @@ Totals: TypeAlias = dict[Key, dict[str, Any]]
 MOST_KEPT = 1000  # uncollected micro-batches
 _hubs: dict[str, Accumulator[Totals]] = {}
 _collected: Totals = {}  # for a second listener of the same application
+_waiting: dict[Key, dict[str, float]] = {}  # rows that wait outside of the runs
 
 
 class FoldTotals(AccumulatorParam[Totals]):
@@ -116,6 +117,7 @@ def hub(context: SparkContext) -> Accumulator[Totals]:
     if name not in _hubs:
         _hubs.clear()  # a process has one SparkContext at a time
         _collected.clear()
+        _waiting.clear()
         _hubs[name] = context.accumulator({}, FoldTotals())
     return _hubs[name]
 
@@ -129,3 +131,15 @@ def collect(context: SparkContext, query: str, batch: int | None) -> dict[str, A
     while len(_collected) > MOST_KEPT:
         del _collected[next(iter(_collected))]
     return found
+
+
+def note_waiting(query: str, batch: int, figures: dict[str, float]) -> None:
+    """Keep how many rows wait after a batch, until its record is made."""
+    _waiting[(query, batch)] = figures
+    while len(_waiting) > MOST_KEPT:
+        del _waiting[next(iter(_waiting))]
+
+
+def waiting_after(query: str, batch: int) -> dict[str, float]:
+    """Deferred and parked rows; empty if the query has neither."""
+    return _waiting.get((query, batch), {})

@@ -12,6 +12,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.utils import is_remote
 
 from semistream.engine.conditions import from_description
+from semistream.errors import ConfigError
+from semistream.overload.options import Parking
 from semistream.pipeline import Grants, Pipeline, claim_checkpoint, grants
 from semistream.pipeline.check import sink_of
 from semistream.pipeline.model import Source
@@ -20,6 +22,7 @@ from semistream.spark import steps
 from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
 from semistream.spark.sink import to_warehouse, write_each_batch
+from semistream.spark.waiting import drain
 
 _UNITS = {"m": 60_000, "h": 3_600_000, "s": 1000, "ms": 1}
 
@@ -37,16 +40,23 @@ def start(
 
 
 def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
-    lookups = [
-        Lookup(master, one.on, one.how, one.select, from_description(one.where) or None, one.as_of)
-        for one, master in zip(
-            pipeline.lookups, masters, strict=False
-        )  # followed by those of the steps
-    ]
+    lookups = _lookups(pipeline, masters)
     granted = grants(pipeline, masters)
     join: dict[str, Any] = {"memory": granted.lookups, "using": pipeline.using}
     sink = pipeline.sink
     dead = pipeline.dead_letter
+    if pipeline.waits:
+        waiting = {**waiting_options_of(pipeline), "batch_time": pipeline.batch_time}
+        unmatched = None if pipeline.parking is None else "park"
+        return write_each_batch(
+            df,
+            lookups,
+            output=sink.output,
+            unmatched=unmatched,
+            **waiting,
+            **join,
+            **_place(pipeline),
+        )
     if dead is not None:
         # Steps receive only matched rows; rows that they drop are not dead letters.
         rows = steps.with_reason(df, lookups, **join)
@@ -65,6 +75,42 @@ def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
         writer = writer.options(**{name: _text(v) for name, v in sink.options.items()})
         return writer.option("path", sink.path) if sink.path else writer
     return to_warehouse(rows, output=sink.output, **_place(pipeline))
+
+
+def _lookups(pipeline: Pipeline, masters: Sequence[Any]) -> list[Lookup]:
+    return [
+        Lookup(master, one.on, one.how, one.select, from_description(one.where) or None, one.as_of)
+        for one, master in zip(
+            pipeline.lookups, masters, strict=False
+        )  # followed by those of the steps
+    ]
+
+
+def waiting_options_of(pipeline: Pipeline) -> dict[str, Any]:
+    """Where rows wait, and where they go in the end."""
+    parking, dead = pipeline.parking, pipeline.dead_letter
+    return {
+        "backlog": pipeline.backlog,
+        "parking": None
+        if parking is None
+        else Parking(os.path.abspath(parking.path), parking.max_age, parking.max_rows),
+        "dead_letters": None if dead is None else open_sink(dead.output, path=dead.path),
+    }
+
+
+def drain_pipeline(pipeline: Pipeline, masters: Sequence[Any]) -> dict[str, float]:
+    """Serve the rows that wait, while the query is stopped; returns what still waits."""
+    if not pipeline.waits:
+        raise ConfigError("no row of this pipeline waits: it has neither batch_time nor parking")
+    return drain(
+        pipeline.checkpoint,
+        _lookups(pipeline, masters),
+        output=pipeline.sink.output,
+        memory=grants(pipeline, masters).lookups,
+        using=pipeline.using,
+        **waiting_options_of(pipeline),
+        **_place(pipeline),
+    )
 
 
 def _place(pipeline: Pipeline) -> dict[str, Any]:

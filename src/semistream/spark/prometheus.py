@@ -13,6 +13,10 @@ _PER_BATCH = {
     "seconds": "Seconds that the last micro-batch took",
     "rows_in": "Rows of the last micro-batch",
     "batch": "Number of the last micro-batch",
+    "deferred": "Rows that wait because a micro-batch had no time left for them",
+    "deferred_oldest_seconds": "Seconds that the oldest deferred row has waited",
+    "parked": "Rows that wait for a version of a table that has their key",
+    "parked_oldest_seconds": "Seconds that the oldest parked row has waited",
 }
 _PER_LOOKUP = {
     "hit_rate": "Share of the last micro-batch's tuples that the front stage served",
@@ -42,7 +46,7 @@ def exposition(latest: Iterable[dict[str, Any]], totals: dict[tuple[str, str, st
     records = list(latest)
     lines: list[str] = []
     for field, about in _PER_BATCH.items():
-        samples = [(_labels(query=r["query"], name=r["name"]), r[field]) for r in records]
+        samples = [(_labels(query=r["query"], name=r["name"]), r.get(field)) for r in records]
         lines += _family(f"semistream_{field}", "gauge", about, samples)
     lookups = [(r["query"], lookup) for r in records for lookup in r["lookups"]]
     for field, about in _PER_LOOKUP.items():

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,12 +23,15 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
+from pyspark.sql.utils import is_remote
 
 from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
 from semistream.joins import open_source
 from semistream.master import MasterTable
 from semistream.master.pages import PageSource
+from semistream.overload.options import Parking
+from semistream.overload.turn import TaskTurn
 from semistream.sinks import Batch, Sink, Staged
 from semistream.spark.batch_version import MicroBatch, micro_batch, pinned_version
 from semistream.spark.enrich import Lookup, bound_lookup, join_named, task_slots
@@ -72,6 +77,11 @@ def to_warehouse(
     output: str = "parquet",
     memory: int | str = "256MB",
     using: str = "auto",
+    batch_time: str | float | None = None,
+    unmatched: str | None = None,
+    parking: Parking | None = None,
+    dead_letters: str | os.PathLike[str] | Sink | None = None,
+    backlog: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> DataStreamWriter:
     """A stream writer that joins ``df`` with master tables and writes the result exactly once.
@@ -91,9 +101,28 @@ def to_warehouse(
         optionally ``schema=``).
     memory, using
         As in :func:`semistream.enrich`.
+    batch_time
+        The time that a micro-batch may take, such as ``"5s"``. Rows that would exceed it are
+        deferred: kept in ``backlog``, and served by later micro-batches, oldest first.
+    unmatched, parking
+        ``unmatched="park"`` with ``ss.Parking(folder, max_age=, max_rows=)``: rows without a
+        match wait until a version of the table has their key.
+    dead_letters
+        The folder for parked rows beyond ``max_age`` or ``max_rows``, with a reason (Parquet).
+    backlog
+        The folder for waiting rows, which driver and executors share. Default: that of
+        ``parking``, or one below the sink's ``path``.
     """
-    if not has(SINK):
-        return write_each_batch(df, lookups, output=output, memory=memory, using=using, **options)
+    waiting: dict[str, Any] = {
+        "batch_time": batch_time,
+        "unmatched": unmatched,
+        "parking": parking,
+        "dead_letters": dead_letters,
+        "backlog": backlog,
+    }
+    if any(value is not None for value in waiting.values()) or not has(SINK):
+        waiting |= {"output": output, "memory": memory, "using": using}
+        return write_each_batch(df, lookups, **waiting, **options)
     register(df.sparkSession)
     texts, _ = _checked(df, lookups, output=output, memory=memory, using=using, **options)
     return df.writeStream.format(FORMAT).options(**texts)
@@ -106,6 +135,12 @@ def write_each_batch(
     output: str = "parquet",
     memory: int | str = "256MB",
     using: str = "auto",
+    batch_time: str | float | None = None,
+    unmatched: str | None = None,
+    parking: Parking | None = None,
+    dead_letters: str | os.PathLike[str] | Sink | None = None,
+    backlog: str | os.PathLike[str] | None = None,
+    clock: Callable[[], float] = time.time,
     **options: Any,
 ) -> DataStreamWriter:
     """:func:`to_warehouse` by ``foreachBatch``: the same rows in the same transfer to Python, and
@@ -115,10 +150,26 @@ def write_each_batch(
     up, plan, create and commit a data source: seconds of the first batch.
     """
     from semistream.spark.foreach import ForeachBatch
+    from semistream.spark.waiting import WaitingBatch, waiting_options
 
     texts, plan = _checked(df, lookups, output=output, memory=memory, using=using, **options)
     session = df.sparkSession
     writer = WarehouseWriter(texts, task_metrics(session), task_slots(session))
+    waiting = waiting_options(
+        plan,
+        batch_time=batch_time,
+        unmatched=unmatched,
+        parking=parking,
+        dead_letters=dead_letters,
+        backlog=backlog,
+        clock=clock,
+    )
+    if waiting is not None:
+        if is_remote():
+            raise ConfigError(
+                "batch_time and parking need a classic session: the driver plans which rows wait"
+            )
+        return df.writeStream.foreachBatch(WaitingBatch(writer, plan, waiting))
     return df.writeStream.foreachBatch(
         ForeachBatch((plan.sink, lambda part: part), join=writer.join)
     )
@@ -136,22 +187,24 @@ def _checked(
     texts = options_of(chosen, **options)
     plan = plan_of(texts)
     _check_key_collations(plan, df.schema)
-    _, joined = bind(plan, stream_schema(df.schema, df.sparkSession))
+    _, joined, _ = bind(plan, stream_schema(df.schema, df.sparkSession))
     plan.sink.check(joined)
     return texts, plan
 
 
 def bind(
     plan: SinkPlan, incoming: pa.Schema, batch: MicroBatch | None = None
-) -> tuple[list[BoundLookup], pa.Schema]:
-    """The look-ups as sent to workers, and the schema of the rows to write.
+) -> tuple[list[BoundLookup], pa.Schema, list[pa.Schema]]:
+    """The look-ups as sent to workers, the schema of the rows to write, and those of the rows that
+    each look-up receives.
 
     Within a batch, tables are opened at the batch's pinned versions; newer ones may have other
     columns.
     """
-    schema, bound = incoming, []
+    schema, bound, stages = incoming, [], []
     for described in plan.lookups:
         lookup = described.open()
+        stages.append(schema)
         source, follow = _opened(lookup, batch)
         binding = Binding(source, lookup.on, lookup.select, lookup.how, lookup.where, lookup.as_of)
         binding.bind(schema)
@@ -165,7 +218,7 @@ def bind(
         field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))
         for i, field in enumerate(schema)
     ]
-    return bound, pa.schema(fields)
+    return bound, pa.schema(fields), stages
 
 
 def _opened(lookup: Lookup, batch: MicroBatch | None) -> tuple[PageSource, bool]:
@@ -255,27 +308,48 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
         if not plan.lookups:
             yield from batches
             return
-        bound, schema = bind(plan, first.schema, micro_batch())
-        task = Enrichment(
+        bound, schema, _ = bind(plan, first.schema, micro_batch())
+        yield from _in_schema(self._task(bound, schema)(batches), schema)
+
+    def join_with(self, waiting: TaskTurn) -> tuple[pa.Schema | None, Iterator[pa.RecordBatch]]:
+        """Join the rows of a task and those that wait; their schema, and an iterator over them.
+
+        When it is exhausted, ``waiting.changes`` says what else became of them.
+        """
+        plan = plan_of(self.options)
+        if waiting.schema is None:
+            return None, iter(())
+        bound, schema, waiting.stages = bind(plan, waiting.schema, micro_batch())
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            admitted = waiting.admit()
+            if bound:
+                task = self._task(bound, schema)
+                admitted = task.serve(admitted, waiting.schema, waiting)
+            yield from _in_schema(admitted, schema)
+            waiting.finish()
+
+        return schema, rows()
+
+    def versions(self, batch: MicroBatch | None) -> list[int]:
+        """The versions of the tables that a batch reads, by look-up."""
+        lookups = plan_of(self.options).lookups
+        return [_opened(described.open(), batch)[0].version for described in lookups]
+
+    def _task(self, bound: Sequence[BoundLookup], schema: pa.Schema) -> Enrichment:
+        return Enrichment(
             name=FORMAT,
             lookups=tuple(bound),
-            memory=plan.memory,
+            memory=plan_of(self.options).memory,
             slots=self.slots,
             schema=schema,
             metrics=self.metrics,
         )
-        for rows in task(batches):
-            # Nullability may differ between the runs of two tasks.
-            yield (
-                pa.RecordBatch.from_arrays(rows.columns, schema=schema)
-                if (rows.schema != schema and rows.schema.types == schema.types)
-                else rows.cast(schema)
-            )
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         staged = [message.staged for message in messages if message is not None]
         if staged:
-            self._sink().commit(staged, Batch(staged[0].batch.query, batchId))
+            self.sink.commit(staged, Batch(staged[0].batch.query, batchId))
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         staged = [message.staged for message in messages if message is not None]
@@ -283,7 +357,18 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
         # error instead of the first. A later commit removes what is left.
         with contextlib.suppress(SemistreamError):
             if staged:
-                self._sink().abort(staged, Batch(staged[0].batch.query, batchId))
+                self.sink.abort(staged, Batch(staged[0].batch.query, batchId))
 
-    def _sink(self) -> Sink:
+    @property
+    def sink(self) -> Sink:
         return plan_of(self.options).sink
+
+
+def _in_schema(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Nullability may differ between the runs of two tasks."""
+    for rows in batches:
+        yield (
+            pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+            if (rows.schema != schema and rows.schema.types == schema.types)
+            else rows.cast(schema)
+        )

@@ -26,12 +26,14 @@ class Figures:
     hit_rate: float | None
     seconds: float
     lag: str
+    deferred: int = 0
 
     def __str__(self) -> str:
         hits = "-" if self.hit_rate is None else f"{self.hit_rate:.0%}"
+        late = f" | {self.deferred:,} deferred" if self.deferred else ""
         return (
             f"batch {self.batch} | {self.rows:,} rows | {self.rows_per_second:,.0f} rows/s | "
-            f"hit rate {hits} | batch time {self.seconds:.2f} s | lag {self.lag}"
+            f"hit rate {hits} | batch time {self.seconds:.2f} s | lag {self.lag}{late}"
         )
 
 
@@ -122,6 +124,7 @@ class _Watcher:
                 hit_rate=min((rate for rate in rates if rate is not None), default=None),
                 seconds=seconds,
                 lag=_lag(progress),
+                deferred=int((record or {}).get("deferred", 0)),
             )
         )
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -91,6 +91,14 @@ class BoundLookup:
         return (*found, self.tag or repr(self.conditions), self.as_of)
 
 
+class WaitingRows(Protocol):
+    """Rows that wait outside of the runs: :class:`~semistream.overload.turn.TaskTurn`."""
+
+    def late(self, lookup: int, run: Any) -> Iterator[pa.RecordBatch]: ...
+    def park_unmatched(self, runs: Sequence[Any]) -> None: ...
+    def release(self, runs: Sequence[Any]) -> None: ...
+
+
 @dataclass(frozen=True)
 class Enrichment:
     """The function that Spark maps over a partition's batches. Immutable and picklable."""
@@ -105,21 +113,29 @@ class Enrichment:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         batches = iter(batches)
         first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            return
+        if first is not None:
+            yield from self.serve(chain([first], batches), first.schema)
+
+    def serve(
+        self,
+        batches: Iterable[pa.RecordBatch],
+        schema: pa.Schema,
+        waiting: WaitingRows | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Join batches with this schema; ``waiting``: the rows that wait before and behind them."""
         batch = micro_batch()
         versions = [lookup.version_for(batch) for lookup in self.lookups]
         slots = self.slots or os.cpu_count() or 1
         report = Report(batch, self.name, [lookup.where for lookup in self.lookups])
         with REGISTRY.checkout(
-            self._budget_name(batch, first.schema),
+            self._budget_name(batch, schema),
             self.memory,
             slots,
             lambda memory: Star(self.lookups, memory, versions),
         ) as (star, warm):
             report.begin(star.runs, warm)
             star.use(versions)
-            for rows in star.serve(chain([first], batches)):
+            for rows in star.serve(batches, waiting):
                 yield to_spark_schema(rows, self.schema)
             if self.metrics is not None:
                 self.metrics.add(report.end(star.runs))
@@ -159,15 +175,23 @@ class Star:
         for run, version in zip(self.runs, versions, strict=True):
             run.use(version)
 
-    def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Join these batches and drain the runs; nothing waits afterwards."""
+    def serve(
+        self, batches: Iterable[pa.RecordBatch], waiting: WaitingRows | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Join these batches and drain the runs; nothing waits in them afterwards."""
         rows = coalesce(batches, self._coalesce_bytes)
-        for run in self.runs:
-            rows = coalesce(_through(run, rows), self._coalesce_bytes)
+        for number, run in enumerate(self.runs):
+            late = waiting.late(number, run) if waiting is not None else ()
+            rows = coalesce(_through(run, chain(late, rows)), self._coalesce_bytes)
+        if waiting is not None:
+            waiting.park_unmatched(self.runs)
         try:
             yield from rows
         except BudgetError as error:
             raise self._explained(error) from error
+        finally:
+            if waiting is not None:
+                waiting.release(self.runs)
 
     def close(self) -> None:
         for run in self.runs:

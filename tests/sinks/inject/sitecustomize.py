@@ -16,6 +16,7 @@ The same when it is as good as committed:
 - ``inside``: waits between the sink's look at what is there and its own entry
 - ``between``: waits between that entry and what follows it
 - ``after``: driver and JVM are killed when it is committed, and Spark does not know yet
+- ``dead:0``: they are killed between a commit and that of the dead letters that belong to it
 
 The others happen to the first task that stages the batch, when half of its rows are written:
 
@@ -175,7 +176,11 @@ def _arm_sinks() -> None:
     for sink in (DeltaSink, ParquetSink, PostgresWarehouse):
         commit, stage = sink.commit, sink.stage
 
-        def dying_commit(self, staged, batch, commit=commit):  # type: ignore[no-untyped-def]
+        def dying_commit(self, staged, batch, mark=None, commit=commit):  # type: ignore[no-untyped-def]
+            if batch.query.endswith("-dead"):
+                if happens("dead", 0):
+                    _signal_driver(signal.SIGKILL)
+                return commit(self, staged, batch, mark)
             number = current[0] = batch.number
             if happens("before", number):
                 _signal_driver(signal.SIGKILL)
@@ -189,7 +194,7 @@ def _arm_sinks() -> None:
                 for good, kind in enumerate(("eio", "eio2")):
                     if happens(kind, number):
                         stack.enter_context(_failing_sync(good))
-                result = commit(self, staged, batch)
+                result = commit(self, staged, batch, mark)
             if happens("after", number):
                 _signal_driver(signal.SIGKILL)
             return result
