@@ -24,21 +24,21 @@ import numpy as np
 
 from semistream.cost.case import Case, Work
 from semistream.cost.loads import Loads
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.window_stage import add_admission, behind_front_stage, front_capacity, portions
 
-SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # between which memory moves
 IDLE_SHARE = 0.6  # where batches are drained, and the window is mostly idle
 _HISTORY = 2.0  # counts are halved every sweep: two sweeps count
 _SKETCH_SPAN = 4.0  # tuples per cached row over which a sketch counts
 
 
 def predict(case: Case) -> Prediction:
-    if case.join.front_stage is not None:
-        return sweep(case)
-    if case.traffic.drained and case.traffic.push * 4 <= _window(case.using(front_stage=0.3)):
-        return sweep(case.using(front_stage=IDLE_SHARE))
-    return max((sweep(case.using(front_stage=s)) for s in SHARES), key=lambda found: found.rate)
+    fixed = case.using(front_stage=0.3, adapt=False)
+    idle = case.traffic.drained and case.traffic.push * 4 <= _window(fixed)
+    if case.join.moves_memory and idle:
+        return sweep(case.using(front_stage=IDLE_SHARE, adapt=False))
+    return at_rest(case, sweep)
 
 
 def _window(case: Case) -> int:
@@ -111,7 +111,7 @@ def one_sweep(case: Case, stretches: Loads) -> float:
     window: Any = case.plan.window
     lists = float(stretches.counts.sum())
     slots = window.capacity - min(lists * (window.chunk - 1) / 2, window.capacity / 2)
-    found = 2.0 * slots
+    found = float(2.0 * slots)
     for _ in range(4):
         visits = max(1.0, visits_of(case, stretches, found))
         served = max(found / visits, _enough(case))  # between two admissions

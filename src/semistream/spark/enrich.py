@@ -107,7 +107,12 @@ def enrich(
         assert binding.schema is not None
         schema = binding.schema
         bound.append(
-            _held(bound_lookup(lookup, source, choose(join_named(using), source, lookup.how)), df)
+            _held(
+                bound_lookup(
+                    lookup, source, choose(join_named(using), source, lookup.how, drained=True)
+                ),
+                df,
+            )
         )
     declared, arrow_schema = output_schemas(df.schema, incoming, schema)
     task = Enrichment(

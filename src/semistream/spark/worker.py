@@ -9,6 +9,7 @@ drains them before it ends, so no tuple ever waits outside Spark's own checkpoin
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -29,6 +30,15 @@ from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.registry import REGISTRY
 from semistream.spark.schema import to_spark_schema
+from semistream.tuning.predicted import FEW, predicted_rate
+
+
+def log_to_stderr(name: str) -> None:
+    """Show this logger's lines in the executor's log; Spark configures no logging for Python."""
+    logger = logging.getLogger(name)
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)
 
 
 @dataclass(frozen=True)
@@ -63,6 +73,7 @@ class BoundLookup:
         return self.version
 
     def open(self, memory: int, version: int) -> Run:
+        log_to_stderr("semistream.auto")
         source = self.source
         if source is None:
             assert self.path is not None
@@ -71,6 +82,13 @@ class BoundLookup:
             source, self.on, select=self.select, where=self.conditions or None, as_of=self.as_of,
             follow=False,
         )  # fmt: skip
+
+    def predict(self, run: Run, batch: pa.RecordBatch) -> None:
+        """Note the rate to expect, from the first batch; ``auto`` has done so itself."""
+        if hasattr(run, "why") or self.conditions or self.as_of is not None:
+            return
+        rate = predicted_rate(run.join, run.source, batch, self.on, self.select, drained=True)
+        run.stats.predicted_rate = rate
 
     @property
     def where(self) -> str:
@@ -133,6 +151,8 @@ class Star:
 
     def __init__(self, lookups: tuple[BoundLookup, ...], memory: int, versions: list[int]) -> None:
         self.runs: list[Run] = []
+        self._lookups = lookups
+        self._predicted: set[int] = set()  # runs whose rate was predicted, or cannot be
         self._memory = memory
         self._coalesce_bytes = coalesce_bytes(memory)
         # Batches are coalesced before and after every run; concatenating them takes as much again.
@@ -155,12 +175,21 @@ class Star:
     def serve(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join these batches and drain the runs; nothing waits afterwards."""
         rows = coalesce(batches, self._coalesce_bytes)
-        for run in self.runs:
-            rows = coalesce(_through(run, rows), self._coalesce_bytes)
+        for number in range(len(self.runs)):
+            rows = coalesce(self._through(number, rows), self._coalesce_bytes)
         try:
             yield from rows
         except BudgetError as error:
             raise self._explained(error) from error
+
+    def _through(self, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        run = self.runs[number]
+        for batch in batches:
+            if number not in self._predicted and batch.num_rows >= FEW:
+                self._predicted.add(number)
+                self._lookups[number].predict(run, batch)
+            yield from run.push(batch)
+        yield from run.flush()
 
     def close(self) -> None:
         for run in self.runs:
@@ -171,9 +200,3 @@ class Star:
             f"{error}. This worker's share of the executor's memory is "
             f"{format_size(self._memory)}, for {max(1, len(self.runs))} look-up(s); raise memory"
         )
-
-
-def _through(run: Run, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield from run.push(batch)
-    yield from run.flush()
