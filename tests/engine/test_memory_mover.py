@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from semistream.engine.memory_mover import MemoryMover
+from semistream.engine.memory_mover import MemoryMover, starting_at
 from semistream.joins.sweep.sweepjoin import LIMITS
 from semistream.stats import Stats
 
@@ -231,3 +231,68 @@ def test_a_window_that_fills_again_takes_memory_back_if_it_gains(gain: float, sh
         world.sweep(gain)
     assert world.mover.share == share
     assert world.mover.moves is (share != IDLE_WINDOW)
+
+
+# -- drift, other tables, other starts ----------------------------------------------------------
+
+
+def settled() -> World:
+    """A world in which decisions have become rare."""
+    world = World()
+    for _ in range(60):
+        world.sweep()
+    return world
+
+
+def test_after_the_share_of_hits_has_changed_decisions_come_soon_again() -> None:
+    calm, shaken = settled(), settled()
+    shaken.stats.front_stage_hits -= 300  # one round with a fifth of the hits instead of half
+    for _ in range(4):
+        for world in (calm, shaken):
+            world.sweep(gain=10.0)
+    assert not calm.mover.moves
+    assert shaken.mover.moves
+
+
+@pytest.mark.parametrize(("rows", "soon"), [(1_000, False), (1_200, False), (2_000, True)])
+def test_a_table_that_has_doubled_is_decided_for_again(rows: int, soon: bool) -> None:
+    world = settled()
+    world.mover.table_changed_from(1_000, rows)
+    for _ in range(3):
+        world.sweep(gain=10.0)
+    assert world.mover.moves is soon
+
+
+def test_a_share_into_which_no_row_fits_is_taken_back() -> None:
+    world = World()
+    for _ in range(3):
+        world.sweep(gain=0.01)
+    mover = world.mover
+    assert mover.share < START
+    mover.too_small()
+    mover.moved()
+    assert mover.share == START
+    for _ in range(50):
+        world.sweep(gain=0.01)
+        mover.moved()
+    assert mover.share == START
+
+
+@pytest.mark.parametrize(
+    ("front_stage", "start"), [(None, START), (0.1, 0.1), ("5MB", 0.5), (100_000, 0.01)]
+)
+def test_memory_moves_from_where_it_was_configured(front_stage: Any, start: float) -> None:
+    limits = starting_at(LIMITS, front_stage, 10_000_000)
+    assert limits.start == pytest.approx(start)
+    assert limits.least <= limits.start <= limits.most
+
+
+def test_nothing_is_decided_while_the_front_stage_is_being_filled() -> None:
+    world = World()
+    front: Any = SimpleNamespace(count=5, capacity=100, nbytes=10_000, coldest=None)
+    waits: Any = SimpleNamespace(capacity=100, count=0, nbytes=1_000_000)
+    for _ in range(10):
+        world.mover.note_window(100, True)
+        world.mover.round_done(front, waits, world.stats)
+    assert world.mover.term.rounds == 0
+    assert not world.mover.moves
