@@ -1,15 +1,22 @@
 """The cost benchmark: what the models predict beside what is measured.
 
-    python -m lab.bench_cost --size small                # R = 2 million rows, some minutes
-    python -m lab.bench_cost --size small --parts rates  # or grid, least
-    python -m lab.bench_cost                             # R = 2 and 20 million rows
+    python -m lab.bench_cost --size small --minutes 5                # R = 2 million rows
+    python -m lab.bench_cost --size small --parts rates --minutes 3  # or grid, auto, least, moved
+    python -m lab.bench_cost --minutes 20                            # R = 2 and 20 million rows
 
-1. rates: predicted against measured, for all joins, budgets, exponents; and drained batches.
+1. rates: predicted against measured, for all joins, budgets, exponents; text keys, deltas and
+   drained batches for four of them.
 2. grid: the tuner's settings against the best of a grid that is measured exhaustively.
+   auto: the join that auto picks against the best of all, for streams and drained batches.
 3. least: the least memory for a rate. At it the run serves the rate, at 80 % of it it does not.
+4. moved: after the hot keys have moved, and after R has doubled, a running query against one that
+   is tuned for the new state.
 
-The machine is calibrated first. Results go to lab/results/cost.json (small: cost-small.json), a
-plot beside it. A rate is tuples per second of processor time; where other processes run, this
+``--minutes`` ends the run after the cell that exceeds it. The next run of the same commit goes on
+with the cells that are missing; results of another commit are discarded (``--fresh``: always).
+Cells are in a fixed random order, so that a slice is a sample of all. The machine is calibrated
+once per table size. Results go to lab/results/cost.json (small: cost-small.json) after every cell,
+a plot beside it. A rate is tuples per second of processor time; where other processes run, this
 compares better than the clock. The exit code is 1 if a target is missed.
 """
 
@@ -18,27 +25,29 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import random
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 import semistream as ss
-from lab import cost_report, machine
+from lab import cost_moved, cost_report, machine
 from lab.cost_cell import CostCell, case_of, measure, predicted
-from lab.engine_data import EngineData
+from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine
 from semistream.errors import BudgetError
 from semistream.tuning import calibrate
 from semistream.tuning.search import settings_of, tuned
 
 RESULTS = Path(__file__).resolve().parent / "results"
-PARTS = ("rates", "grid", "least")
-DRAINED = ("sweepjoin", "hybridjoin", "cinlj", "meshjoin")
+PARTS = ("rates", "grid", "auto", "least", "moved")
+SOME = ("sweepjoin", "hybridjoin", "cinlj", "meshjoin")
 TUNABLE = tuple(name for name in ss.ALGORITHMS if name != "inlj")
 _GRID = {"disk_buffer_pages": 3, "front_stage": 4, "pinned": 3, "group_pages": 2}  # values each
 
@@ -52,43 +61,91 @@ class Size:
     exponents: tuple[float, ...]
     grid_percents: tuple[float, ...]
     seconds: float
+    moved_rows: int
     file: str
 
 
 SIZES = {
     "full": Size(
-        (2_000_000, 20_000_000), (1, 2, 5, 10, 20), (0.0, 0.5, 1.0), (1, 5, 20), 2.0, "cost.json"
+        (2_000_000, 20_000_000),
+        (1, 2, 5, 10, 20),
+        (0.0, 0.5, 1.0),
+        (1, 5, 20),
+        2.0,
+        2_000_000,
+        "cost.json",
     ),
-    "small": Size((2_000_000,), (1, 5, 20), (0.0, 0.5, 1.0), (2, 10), 0.5, "cost-small.json"),
+    "small": Size(
+        (2_000_000,),
+        (1, 5, 20),
+        (0.0, 0.5, 1.0),
+        (2, 10),
+        0.5,
+        500_000,
+        "cost-small.json",
+    ),
 }
 
 
 def rate_cells(size: Size) -> Iterator[CostCell]:
-    """Streams of all joins, then drained batches of four."""
+    """Streams of all joins; drained batches, text keys and deltas of four."""
     for rows, percent, exponent in itertools.product(size.rows, size.percents, size.exponents):
         for name in ss.ALGORITHMS:
             yield CostCell(name, rows, percent, exponent, seconds=size.seconds)
-    for rows, batch in itertools.product(size.rows, (1_000, 100_000)):
-        for name in DRAINED:
+    for rows, name in itertools.product(size.rows, SOME):
+        for batch in (1_000, 100_000):
             yield CostCell(name, rows, 10, 1.0, drained=batch, warm_seconds=1.0)
+        for kind in KINDS[1:]:
+            yield CostCell(name, rows, 10, 1.0, kind=kind, seconds=size.seconds)
+
+
+def auto_cells(size: Size) -> Iterator[CostCell]:
+    """Where auto must choose: R, memory, exponent, ranks, drained or not."""
+    for rows, percent, exponent, scattered, drained in itertools.product(
+        size.rows, size.grid_percents, (0.0, 1.0), (True, False), (0, 1_000, 50_000)
+    ):
+        if exponent or scattered:  # a uniform stream has no ranks
+            yield CostCell(
+                "auto",
+                rows,
+                percent,
+                exponent,
+                scattered,
+                drained,
+                warm_seconds=1.5,
+                seconds=size.seconds,
+            )
 
 
 def compare(cell: CostCell, factors: Machine) -> dict[str, Any]:
     """Measure a cell, and predict it."""
-    data = EngineData(cell.rows, cell.seed)
     result = measure(cell)
     if "rate" in result:
-        found = predicted(cell, data, factors)
+        found = predicted(cell, cell.data, factors)
         result |= {"predicted": found.rate, "predicted_hit": found.front_share}
         result["predicted_pages"] = found.pages_per_tuple
     return {**result, "name": cell.name}
 
 
-def grid_cells(
-    cell: CostCell, data: EngineData, factors: Machine
-) -> tuple[CostCell, list[CostCell]]:
+def compare_all(cell: CostCell) -> dict[str, Any]:
+    """What auto picks beside every join."""
+    rates = {}
+    for name in ss.ALGORITHMS:
+        rates[name] = measure(replace(cell, join=name)).get("rate", 0.0)
+    mine, best = measure(cell), max(rates, key=lambda name: rates[name])
+    return {
+        "name": cell.name,
+        "picked": mine["picked"],
+        "rate": max(mine["rate"], rates[mine["picked"]]),  # of the same join, measured twice
+        "best": rates[best],
+        "best_join": best,
+        "rates": rates,
+    }
+
+
+def grid_cells(cell: CostCell, factors: Machine) -> tuple[CostCell, list[CostCell]]:
     """The tuner's setting, and an exhaustive grid around which it was chosen."""
-    case = case_of(cell, data, factors)
+    case = case_of(cell, cell.data, factors)
     best = tuned(case)
     assert best is not None
     names, values = [], []
@@ -104,91 +161,189 @@ def grid_cells(
     return replace(cell, options=chosen), [*grid, cell]
 
 
+def compare_grid(cell: CostCell, factors: Machine) -> dict[str, Any]:
+    chosen, grid = grid_cells(cell, factors)
+    measured = [measure(one) for one in grid]
+    best = max(measured, key=lambda one: one.get("rate", 0.0))
+    mine = max(measure(chosen)["rate"], measure(chosen)["rate"])
+    entry = {"name": cell.name, "tuned": chosen.options, "rate": mine, "cells": len(grid)}
+    return {**entry, "best": best["rate"], "best_options": best["options"]}
+
+
 def least_memory(name: str, rows: int, rate: float, factors: Machine) -> CostCell | None:
     """The smallest budget whose prediction reaches the rate, with the join's default settings."""
-    data, low, high = EngineData(rows), 0.05, 60.0
+    low, high = 0.05, 60.0
     for _ in range(24):
         middle = (low * high) ** 0.5
+        cell = CostCell(name, rows, middle)
         try:
-            found = predicted(CostCell(name, rows, middle), data, factors).rate
+            found = predicted(cell, cell.data, factors).rate
         except BudgetError:
             found = 0.0
         low, high = (middle, high) if found < rate else (low, middle)
     return None if high > 50 else CostCell(name, rows, high)
 
 
-def run(
-    size: Size, parts: list[str], joins: list[str], log: Callable[[str], None]
+def compare_least(
+    name: str, rows: int, rate: float, seconds: float, factors: Machine
 ) -> dict[str, Any]:
-    """Measure everything; JSON-serializable."""
-    report: dict[str, Any] = {"machine": machine.describe(), "rates": [], "grid": [], "least": []}
-    factors: dict[int, Machine] = {}
-    for rows in size.rows:
-        data = EngineData(rows)
-        data.prepare(log, lmdb=False)
-        data.warm()
-        began = time.perf_counter()
-        factors[rows] = calibrate(ss.MasterTable.open(data.master), keep=False)
-        log(f"calibrated for {rows:,} rows in {time.perf_counter() - began:.1f} s")
-        report.setdefault("factors", {})[str(rows)] = dict(factors[rows].factors)
-    if "rates" in parts:
-        for cell in rate_cells(size):
-            if cell.join in joins:
-                report["rates"].append(compare(cell, factors[cell.rows]))
-                log(cost_report.line(report["rates"][-1]))
-    if "grid" in parts:
-        for rows, percent in itertools.product(size.rows, size.grid_percents):
-            for name in (name for name in TUNABLE if name in joins):
-                base = CostCell(name, rows, percent, seconds=size.seconds, warm_seconds=1.5)
-                chosen, grid = grid_cells(base, EngineData(rows), factors[rows])
-                measured = [measure(cell) for cell in grid]
-                best = max((one.get("rate", 0.0), one["options"]) for one in measured)
-                mine = max(measure(chosen)["rate"], measure(chosen)["rate"])
-                entry = {"name": base.name, "tuned": chosen.options, "rate": mine}
-                entry |= {"best": best[0], "best_options": best[1], "cells": len(grid)}
-                report["grid"].append(entry)
-                log(f"{base.name}: {mine / best[0]:.2f} of the best of {len(grid)}")
-    if "least" in parts:
-        for rows in size.rows:
-            for name in (
-                name for name in ("sweepjoin", "meshjoin", "chybridjoin") if name in joins
-            ):
-                for rate in (300_000.0, 1_000_000.0):
-                    cell = least_memory(name, rows, rate, factors[rows])
-                    if cell is None:
-                        continue
-                    cell = replace(cell, seconds=2 * size.seconds)
-                    found = measure(cell).get("rate", 0.0)
-                    less = measure(replace(cell, percent=0.8 * cell.percent)).get("rate", 0.0)
-                    entry = {"join": name, "rows": rows, "wanted": rate, "percent": cell.percent}
-                    report["least"].append({**entry, "rate": found, "rate_at_80": less})
-                    log(
-                        f"{name}, {rate:g}/s: {cell.percent:.2f} % gives {found:.0f}, "
-                        f"80 %: {less:.0f}"
-                    )
-    report["machine"]["load_after"] = machine.load()
-    report["summary"] = cost_report.summary(report)
-    return report
+    entry: dict[str, Any] = {"name": f"{name}, {rows:,} rows, {rate:g}/s", "wanted": rate}
+    cell = least_memory(name, rows, rate, factors)
+    if cell is None:
+        return {**entry, "out_of_reach": True}
+    cell = replace(cell, seconds=2 * seconds)
+    found = measure(cell).get("rate", 0.0)
+    less = measure(replace(cell, percent=0.8 * cell.percent)).get("rate", 0.0)
+    return {**entry, "percent": cell.percent, "rate": found, "rate_at_80": less}
+
+
+@dataclass
+class Task:
+    """One entry of the results; ``work(factors)`` measures it."""
+
+    part: str
+    name: str
+    rows: int
+    kind: str
+    work: Callable[[Machine], dict[str, Any]]
+
+
+def tasks(size: Size, parts: list[str], joins: list[str]) -> list[Task]:
+    """Everything to measure, in a fixed random order within each part."""
+    found: list[Task] = []
+    for cell in rate_cells(size):
+        found.append(_of_cell("rates", cell, lambda f, cell=cell: compare(cell, f)))
+    for rows, percent, name in itertools.product(size.rows, size.grid_percents, TUNABLE):
+        cell = CostCell(name, rows, percent, seconds=size.seconds, warm_seconds=1.5)
+        found.append(_of_cell("grid", cell, lambda f, cell=cell: compare_grid(cell, f)))
+    for cell in auto_cells(size):
+        found.append(_of_cell("auto", cell, lambda f, cell=cell: compare_all(cell)))
+    for rows, name, rate in itertools.product(
+        size.rows, ("sweepjoin", "meshjoin", "chybridjoin"), (300_000.0, 1_000_000.0)
+    ):
+        work = lambda f, name=name, rows=rows, rate=rate: compare_least(  # noqa: E731
+            name, rows, rate, size.seconds, f
+        )
+        found.append(Task("least", f"{name}, {rows:,} rows, {rate:g}/s", rows, "plain", work))
+    for what, name in itertools.product(cost_moved.CHANGES, cost_moved.JOINS):
+        change = cost_moved.Change(what, name, size.moved_rows, 5, 10 * size.seconds)
+        found.append(
+            Task(
+                "moved",
+                change.name,
+                size.rows[0],
+                "plain",
+                lambda f, change=change: cost_moved.measure(change, f),
+            )
+        )
+    random.Random(14).shuffle(found)
+    chosen = [t for t in found if t.part in parts and t.name.split(",")[0] in [*joins, "auto"]]
+    return sorted(chosen, key=lambda task: parts.index(task.part))
+
+
+def _of_cell(part: str, cell: CostCell, work: Callable[..., dict[str, Any]]) -> Task:
+    return Task(part, cell.name, cell.rows, cell.kind, work)
+
+
+@dataclass
+class Results:
+    """The report on disk, written after every entry."""
+
+    path: Path
+    fresh: bool
+    log: Callable[[str], None]
+    report: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        commit = _commit()
+        try:
+            found = json.loads(self.path.read_text())
+        except (OSError, ValueError):
+            found = {}
+        if self.fresh or found.get("commit") != commit or set(PARTS) - set(found):
+            found = {"commit": commit, "machine": machine.describe(), "factors": {}}
+            found |= {part: [] for part in PARTS}
+        self.report = found
+
+    def has(self, task: Task) -> bool:
+        return any(entry["name"] == task.name for entry in self.report[task.part])
+
+    def factors(self, task: Task) -> Machine:
+        """Calibrated once for each table, and kept with the results."""
+        name, data = f"{task.rows} {task.kind}", CostData(task.rows, task.kind)
+        data.prepare(self.log)
+        known = self.report["factors"].get(name)
+        if known is None:
+            began = time.perf_counter()
+            made = calibrate(ss.MasterTable.open(data.master), keep=False)
+            self.log(f"calibrated for {name} in {time.perf_counter() - began:.1f} s")
+            known = {"factors": dict(made.factors), "access": made.access, "disk": made.disk}
+            known["page_bytes"] = made.page_bytes
+            self.report["factors"][name] = known
+        pairs = {part: tuple(tuple(one) for one in known[part]) for part in ("access", "disk")}
+        return Machine(known["factors"], page_bytes=known["page_bytes"], **pairs)
+
+    def add(self, task: Task, entry: dict[str, Any]) -> None:
+        self.report[task.part].append(entry)
+        self.report["machine"]["load_after"] = machine.load()
+        self.report["summary"] = cost_report.summary(self.report)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        part = self.path.with_suffix(".part")
+        part.write_text(json.dumps(self.report, indent=1) + "\n")
+        part.replace(self.path)
+
+
+def _commit() -> str:
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    folder = Path(__file__).resolve().parent
+    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def run(todo: list[Task], results: Results, minutes: float, log: Callable[[str], None]) -> int:
+    """Measure what is missing, as long as there is time; returns what is still missing."""
+    until = time.perf_counter() + 60 * minutes
+    missing = [task for task in todo if not results.has(task)]
+    while missing and time.perf_counter() < until:
+        task = missing.pop(0)
+        entry = task.work(results.factors(task))
+        results.add(task, entry)
+        log(cost_report.line(task.part, entry))
+    return len(missing)
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
-    parser.add_argument("--parts", default=",".join(PARTS), help="rates, grid, least")
+    parser.add_argument("--parts", default=",".join(PARTS), help="rates, grid, auto, least, moved")
     parser.add_argument("--joins", help="names, comma-separated; default: all")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit")
+    parser.add_argument("--fresh", action="store_true", help="discard what is there")
     parser.add_argument("--out", help="path of the JSON results")
     options = parser.parse_args(arguments)
     size, console = SIZES[options.size], Console()
+    parts = options.parts.split(",")
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"unknown part {unknown[0]!r}; choose from {', '.join(PARTS)}")
     joins = options.joins.split(",") if options.joins else list(ss.ALGORITHMS)
-    report = run(
-        size, options.parts.split(","), joins, lambda text: console.print(text, markup=False)
-    )
+
+    def log(text: str) -> None:
+        console.print(text, markup=False, soft_wrap=True)
+
     out = Path(options.out) if options.out else RESULTS / size.file
-    out.write_text(json.dumps(report, indent=1) + "\n")
+    results = Results(out, options.fresh, log)
+    missing = run(tasks(size, parts, joins), results, options.minutes, log)
+    report = results.report
     cost_report.show(report, console)
+    if missing:
+        log(f"{missing} cells are still to be measured: run it again")
     if report["rates"]:
         cost_report.plot(report, out.with_suffix(".png"))
-    return 0 if all(target["met"] for target in report["summary"]["targets"]) else 1
+    return (
+        0
+        if all(target["met"] for target in report.get("summary", {"targets": []})["targets"])
+        else 1
+    )
 
 
 if __name__ == "__main__":

@@ -14,14 +14,16 @@ from typing import Any
 import pyarrow as pa
 
 import semistream as ss
-from lab.engine_data import EngineData
+from lab.cost_data import CostData
 from semistream.cost import Case, Machine, Prediction, Traffic, predict, uniform, zipf
 from semistream.engine.binding import Binding
+from semistream.engine.rows.layout import RowWidths
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
 
 PUSH = 50_000
 SLOW = ("inlj", "cinlj")
+_LONGER = 4  # times the seconds of a cell, at most
 
 
 @dataclass(frozen=True)
@@ -36,13 +38,16 @@ class CostCell:
     drained: int = 0  # tuples in a batch that is drained; 0: a stream
     direct: bool = False
     options: tuple[tuple[str, Any], ...] = ()
+    kind: str = "plain"  # of table
     seed: int = 0
     warm_seconds: float = 3.0
     seconds: float = 0.7
 
     @property
     def name(self) -> str:
-        parts = [f"{self.join}, {self.percent:g} %, exponent {self.exponent:g}"]
+        parts = [f"{self.join}, {self.rows:,} rows, {self.percent:g} %"]
+        parts += [f"exponent {self.exponent:g}"]
+        parts += [self.kind] if self.kind != "plain" else []
         parts += ["clustered"] if not self.scattered else []
         parts += [f"drained by {self.drained:,}"] if self.drained else []
         parts += [f"{name}={value}" for name, value in self.options]
@@ -52,17 +57,23 @@ class CostCell:
     def push(self) -> int:
         return self.drained or (PUSH if self.join not in SLOW else PUSH // 10)
 
-    def open(self, data: EngineData) -> tuple[ss.MasterTable, ss.Join]:
+    @property
+    def data(self) -> CostData:
+        return CostData(self.rows, self.kind, self.seed)
+
+    def open(self, data: CostData) -> tuple[ss.MasterTable, ss.Join]:
         memory = int(data.nbytes * self.percent / 100)
         options = dict(self.options)
+        if self.join == "auto":
+            options["drained"] = bool(self.drained)
         return ss.MasterTable.open(data.master), ss.join(self.join, memory=memory, **options)
 
-    def batches(self, data: EngineData, count: int, offset: int) -> list[pa.RecordBatch]:
+    def batches(self, data: CostData, count: int, offset: int) -> list[pa.RecordBatch]:
         n = count * self.push
         return data.stream(n, self.push, offset, self.exponent, self.scattered)
 
 
-def case_of(cell: CostCell, data: EngineData, machine: Machine) -> Case:
+def case_of(cell: CostCell, data: CostData, machine: Machine) -> Case:
     """The model's input: the true distribution, not a sample of it."""
     master, join = cell.open(data)
     batch = cell.batches(data, 1, 0)[0]
@@ -71,7 +82,7 @@ def case_of(cell: CostCell, data: EngineData, machine: Machine) -> Case:
     layout = TupleLayout(binding, batch.schema)
     keys = zipf(cell.rows, cell.exponent) if cell.exponent else uniform(cell.rows)
     traffic = Traffic(keys, not cell.scattered, push=cell.push, drained=bool(cell.drained))
-    widest = 8 * len(batch.schema)
+    widest = RowWidths(batch.schema.types).longest(batch, join.memory // 64)
     return Case(
         join,
         TableShape.of(master, binding, cell.direct),
@@ -81,14 +92,14 @@ def case_of(cell: CostCell, data: EngineData, machine: Machine) -> Case:
     )
 
 
-def predicted(cell: CostCell, data: EngineData, machine: Machine) -> Prediction:
+def predicted(cell: CostCell, data: CostData, machine: Machine) -> Prediction:
     return predict(case_of(cell, data, machine))
 
 
 def measure(cell: CostCell) -> dict[str, Any]:
     """Warm up, then measure. Never raises: a failure is part of the result."""
     pa.set_cpu_count(1)
-    data = EngineData(cell.rows, cell.seed)
+    data = cell.data
     result: dict[str, Any] = asdict(cell)
     try:
         result |= _measure(cell, data)
@@ -97,13 +108,15 @@ def measure(cell: CostCell) -> dict[str, Any]:
     return result
 
 
-def _measure(cell: CostCell, data: EngineData) -> dict[str, Any]:
+def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
     master, join = cell.open(data)
     with join.open(master, on="product_id", direct=cell.direct) as run:
         pushed = _warm_up(run, cell, data)
         gc.collect()
         before = run.stats.as_dict()
-        pushed, rows, seconds, processor = _serve(run, cell, data, pushed)
+        # HYBRIDJOIN serves in waves until its window is mixed: count whole turns of the window.
+        least = 0 if cell.drained else 3 * run.stats.waiting
+        pushed, rows, seconds, processor = _serve(run, cell, data, pushed, least)
         after = run.stats.as_dict()
         counts = {name: after[name] - before[name] for name in after}
         spent = seconds if cell.direct else processor
@@ -116,15 +129,17 @@ def _measure(cell: CostCell, data: EngineData) -> dict[str, Any]:
             "iterations": counts["iterations"] / max(1, rows),
             "waiting": run.stats.waiting,
             "memory": dict(run.memory),
+            "picked": run.join.name,
         }
 
 
-def _warm_up(run: Any, cell: CostCell, data: EngineData) -> int:
-    """Until what waits has been served some times over; memory that moves needs more."""
-    turns = 12 if cell.join == "sweepjoin" else 3
+def _warm_up(run: Any, cell: CostCell, data: CostData) -> int:
+    """Until what waits has been served some times over, or memory has come to rest."""
+    moves = run.join.moves_memory
+    turns = 40 if moves else 3
     pushed, began = 0, time.process_time()
     step = replace(cell, seconds=min(0.1, cell.warm_seconds))
-    most = cell.warm_seconds * (2 if cell.join == "sweepjoin" and not cell.drained else 1)
+    most = cell.warm_seconds * (3 if moves and not cell.drained else 1)
     while time.process_time() - began < most:
         pushed = _serve(run, step, data, pushed)[0]
         if not cell.drained and run.stats.rows_out > turns * run.stats.waiting > 0:
@@ -133,25 +148,33 @@ def _warm_up(run: Any, cell: CostCell, data: EngineData) -> int:
 
 
 def _serve(
-    run: Any, cell: CostCell, data: EngineData, offset: int
+    run: Any, cell: CostCell, data: CostData, offset: int, least: int = 0
 ) -> tuple[int, int, float, float]:
-    """Push, and drain if wanted, for some seconds; streams are generated off the clock."""
+    """Push, and drain if wanted, for some seconds; streams are generated off the clock.
+
+    ``least`` rows are served even if it takes some times as long.
+    """
     rows, seconds, processor = 0, 0.0, 0.0
-    while seconds < cell.seconds:
+
+    def is_over(more: float = 0.0) -> bool:
+        spent = seconds + more
+        return spent > cell.seconds and (rows >= least or spent > _LONGER * cell.seconds)
+
+    while not is_over():
         some = max(1, min(20, 400_000 // cell.push))
         for batch in cell.batches(data, some, offset):
             began, began_processor = time.perf_counter(), time.process_time()
             stopped = False
             for out in run.push(batch):
                 rows += out.num_rows
-                if seconds + time.perf_counter() - began > cell.seconds and not cell.drained:
+                if not cell.drained and is_over(time.perf_counter() - began):
                     stopped = True
                     break
             if cell.drained:
                 rows += sum(out.num_rows for out in run.flush())
             seconds += time.perf_counter() - began
             processor += time.process_time() - began_processor
-            if stopped or seconds > cell.seconds:
+            if stopped or is_over():
                 break
         offset += some * cell.push
     return offset, rows, seconds, processor

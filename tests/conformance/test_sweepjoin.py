@@ -11,7 +11,8 @@ import pytest
 
 import semistream as ss
 from semistream.engine.front.counting_cache import CountingCache
-from semistream.joins.sweep.memory_mover import LEAST, MOST, START, MemoryMover, Term
+from semistream.engine.memory_mover import MemoryMover, Term
+from semistream.joins.sweep.sweepjoin import LIMITS
 
 ROWS = 200_000
 
@@ -150,12 +151,12 @@ def test_memory_moves_away_from_a_nearly_empty_window(master: ss.MasterTable) ->
 
 @pytest.mark.parametrize(("coldest", "grows"), [(0.0, False), (500.0, True)])
 def test_memory_moves_to_where_it_gains_more(coldest: float, grows: bool) -> None:
-    mover = MemoryMover()
+    mover = MemoryMover(LIMITS)
     for _ in range(40):
-        mover.term = Term(tuples=1_000_000, hits=600_000, seconds=0.8, sweeps=100_000)
+        mover.term = Term(tuples=1_000_000, hits=600_000, seconds=0.8, rounds=100_000)
         mover.decide(coldest, row_bytes=150, window_bytes=10_000_000)
-    assert mover.share == (MOST if grows else LEAST)
-    assert LEAST < START < MOST
+    assert mover.share == (LIMITS.most if grows else LIMITS.least)
+    assert LIMITS.least < LIMITS.start < LIMITS.most
 
 
 def test_an_explicit_share_is_kept(master: ss.MasterTable) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +50,12 @@ def test_a_run_holds_what_was_predicted(
     name: str, memory: int, how: str, pages: int | None, master: ss.MasterTable
 ) -> None:
     # A part that is filled, or moves, only later is set here.
-    early = {"x-hybridjoin": {"observe": 2_000}, "sweepjoin": {"front_stage": 0.2}}
+    early: dict[str, dict[str, Any]] = {
+        "x-hybridjoin": {"observe": 2_000},
+        "sweepjoin": {"front_stage": 0.2},
+        "chybridjoin": {"adapt": False},
+        "cmeshjoin": {"adapt": False},
+    }
     join = ss.join(name, memory=memory, how=how, disk_buffer_pages=pages, **early.get(name, {}))
     batch = next(iter(workload.sales(2_000, ROWS, 1.0, seed=2, batch_rows=2_000)))
     try:

@@ -79,7 +79,8 @@ def _front(knobs: Knobs) -> dict[str, Any]:
 
 def _hot(knobs: Knobs) -> dict[str, Any]:
     hot_keys = None if knobs.hot_keys is None else list(knobs.hot_keys)
-    return {"hot_keys": hot_keys, "observe": knobs.observe}
+    # The papers pin once.
+    return {"hot_keys": hot_keys, "observe": knobs.observe, "adapt": False}
 
 
 _OPTIONS: dict[str, Callable[[Knobs], dict[str, Any]]] = {

@@ -12,13 +12,16 @@ import pytest
 
 import naive
 import semistream as ss
+from semistream.cost import Machine
 from semistream.spark import Metrics
+from semistream.tuning.calibration_file import save
 from spark.streams import Sink, feed, master, products, sales, stopping, stream_of, wait_until
 
 
 def test_one_record_per_batch(spark: Any, tmp_path: Path) -> None:
     table = master(tmp_path / "products")
     people = master(tmp_path / "notes", products().select(["name", "price"]), key="name")
+    save(table, Machine())  # a calibration: the rate of this look-up can be predicted
     stream = stream_of(spark, tmp_path / "in").repartition(2)
     lookups = [
         ss.Lookup(table, on="product_id", select=["price"], how="left"),
@@ -26,7 +29,7 @@ def test_one_record_per_batch(spark: Any, tmp_path: Path) -> None:
     ]
     enriched = ss.enrich(stream, lookups, memory="16MB")
     lines = tmp_path / "metrics.jsonl"
-    parts = [sales(200), sales(100, 200)]
+    parts = [sales(4_000), sales(100, 4_000)]
     with (
         Metrics(spark, json_lines=lines, prometheus_port=0) as metrics,
         stopping(Sink(tmp_path / "out").start(enriched, once=False)) as query,
@@ -55,13 +58,20 @@ def test_one_record_per_batch(spark: Any, tmp_path: Path) -> None:
         assert counters["waiting"] == 0
         assert second["counters"]["tuples_in"] == counters["rows_out"]
         assert 0 <= first["hit_rate"] <= 1
+        assert first["rate"] > 0
+        assert first["predicted_rate"] > 0
+        assert first["why"].startswith(first["join"])
+        assert second["predicted_rate"] is None
         assert first["version"] == 1
         assert 0 <= first["age_seconds"] < 600
         components = {k: v for k, v in first["memory"].items() if k != "budget"}
         assert 0 < sum(components.values()) <= first["memory"]["budget"] <= 16_000_000
-    total = f'semistream_tuples_in_total{{query="{query.id}",master="{table.path}"}} 300'
+    total = f'semistream_tuples_in_total{{query="{query.id}",master="{table.path}"}} 4100'
     assert total in text.splitlines()
     assert "# TYPE semistream_hit_rate gauge" in text
+    measured = [line for line in text.splitlines() if line.startswith("semistream_rate{")]
+    predicted = [line for line in text.splitlines() if line.startswith("semistream_predicted_")]
+    assert (len(measured), len(predicted)) == (2, 1)
 
 
 def test_metrics_that_cannot_be_written(spark: Any, tmp_path: Path) -> None:

@@ -66,11 +66,12 @@ def test_unresolved_it_has_no_policy() -> None:
 
 
 @pytest.mark.parametrize("how", [None, "left"])
-def test_choose_resolves_auto_and_leaves_others(how: str | None) -> None:
+def test_choose_checks_the_source_and_sets_how(how: str | None) -> None:
     ordered = pages_of([[1, 2], [3]])
     expected = {**OPTIONS, "how": how or OPTIONS["how"]}
-    assert choose(AutoJoin(**OPTIONS), ordered, how) == ss.SweepJoin(**expected)
-    assert choose(AutoJoin(**OPTIONS), unordered(), how) == ss.MeshJoin(**expected)
+    assert choose(AutoJoin(**OPTIONS), ordered, how) == AutoJoin(**expected)
+    drained = choose(AutoJoin(**OPTIONS), unordered(), how, drained=True)
+    assert drained == AutoJoin(**expected, drained=True)
     assert choose(ss.HybridJoin(**OPTIONS), ordered, how) == ss.HybridJoin(**expected)
     assert choose(ss.ReducedMeshJoin(**OPTIONS), unordered(), how) == ss.ReducedMeshJoin(**expected)
 
@@ -187,3 +188,29 @@ def test_a_better_join_that_fails_is_not_used(
     assert [one.join.name for one in runs] == ["meshjoin", "sweepjoin"][when == "open" :]
     assert all(one._closed for one in runs)
     assert "sweepjoin, as meshjoin failed" in caplog.text
+
+
+def test_drained_batches_of_another_size_decide_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from semistream.tuning import auto
+
+    master = build(tmp_path / "table", pa.table({"k": range(2_000)}), ["k"])
+    asked: list[int] = []
+
+    def decide(join: AutoJoin, source: Any, seen: Any) -> Any:
+        asked.append(seen.traffic.push)
+        name = "inlj" if seen.traffic.push < 5_000 else "sweepjoin"
+        return auto.Choice(join.named(name), "because", 1.0)
+
+    monkeypatch.setattr(auto, "decide", decide)
+    joins, rows = [], 0
+    with ss.join("auto", memory="1MB", drained=True).open(master, on="k") as run:
+        for number in (1_000, 2_000, 100, 20_000, 30_000, 1_500):
+            keys = pa.array([i % 2_000 for i in range(number)])
+            batch = pa.record_batch({"k": keys})
+            rows += sum(out.num_rows for out in [*run.push(batch), *run.flush()])
+            joins.append(run.join.name)
+        assert run.stats.matched == run.stats.tuples_in == rows == 54_600
+    assert asked == [1_000, 20_000, 1_500]
+    assert joins == ["inlj"] * 3 + ["sweepjoin"] * 2 + ["inlj"]

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from semistream.cost.case import Case
 from semistream.cost.hybridjoin import hybrid
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 
 
 def predict(case: Case) -> Prediction:
-    return hybrid(case)
+    return at_rest(case, hybrid)

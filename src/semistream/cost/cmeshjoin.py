@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from semistream.cost.case import Case
 from semistream.cost.meshjoin import mesh
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 
 
 def predict(case: Case) -> Prediction:
-    return mesh(case, partition_pages=case.plan.buffer_pages)
+    return at_rest(case, lambda case: mesh(case, partition_pages=case.plan.buffer_pages))

@@ -20,7 +20,7 @@ FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
         "tuple": (9.2e-9, "encoding a tuple's key and looking at it"),
         "batch": (95e-6, "returning one output batch: the calls, not the rows"),
         "look_up": (17e-9, "probing the front stage with a tuple"),
-        "hit": (80e-9, "an output row of the front stage"),
+        "hit": (45e-9, "an output row of the front stage"),
         "learn": (98e-6, "offering the hot rows of one disk buffer to the front stage"),
         "mesh.read": (157e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
         "mesh.page": (2.6e-6, "MESHJOIN: a page of the scan, read and opened"),
@@ -36,9 +36,9 @@ FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
         "pool.page": (8.1e-6, "INLJ: a page read into the pool"),
         "pool.tuple": (123e-9, "INLJ: looking a tuple up in its page, and its output row"),
         "recent.tuple": (86e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
-        "sweep.visit": (41e-6, "SweepJoin: one visit, fixed part"),
-        "sweep.page": (9.0e-6, "SweepJoin: a page of a visit, read and opened"),
-        "sweep.tuple": (15e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
+        "sweep.visit": (75e-6, "SweepJoin: one visit, fixed part"),
+        "sweep.page": (9.5e-6, "SweepJoin: a page of a visit, read and opened"),
+        "sweep.tuple": (140e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
     }
 )
 """Name: (default seconds, what it is the cost of)."""

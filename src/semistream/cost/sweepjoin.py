@@ -1,11 +1,13 @@
 """SweepJoin (ours; docs/algorithms/sweepjoin.md).
 
 A sweep goes round the table and reads the pages that tuples wait for. A tuple that comes waits
-for the sweep to reach its page, half a sweep on average: a window of h tuples has 2 h tuples
-come and go in one sweep (Little's law). A page with load q is read if any of them needs it,
-with the probability 1 - exp(-2 h q). Visits have as many needed pages as the disk buffer holds.
-Reads are ahead of the visit that is being joined, so the slower one of disk and processor
-decides.
+for the sweep to reach its page, half a sweep on average: where h tuples are in the lists, M = 2 h
+tuples come and go in one sweep (Little's law; ``one_sweep``). A page with load q is read if any of
+them needs it, with the probability 1 - exp(-M q). A visit serves one stretch, or several where few
+tuples wait (``visits_of``). Rows are returned, and tuples admitted, when some visits have served
+enough (``hand_overs``); a large visit makes several output batches, and its room takes several
+calls to fill. Reads are ahead of the visit that is being joined, so the slower one of disk and
+processor decides.
 
 The front stage counts over a sweep (``front_stage.py``). Without ``front_stage=`` the run moves
 memory between front stage and window to where it gains more: the model takes the share with the
@@ -15,25 +17,28 @@ afterwards; memory of a window that is mostly idle goes to the front stage.
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import numpy as np
 
 from semistream.cost.case import Case, Work
+from semistream.cost.loads import Loads
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
-from semistream.cost.window_stage import add_admission, behind_front_stage, front_capacity
+from semistream.cost.window_stage import add_admission, behind_front_stage, front_capacity, portions
 
-SHARES = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)  # between which memory moves
 IDLE_SHARE = 0.6  # where batches are drained, and the window is mostly idle
-_FULL = 0.94  # of the window: tuples are admitted when an eighth is vacant
 _HISTORY = 2.0  # counts are halved every sweep: two sweeps count
 _SKETCH_SPAN = 4.0  # tuples per cached row over which a sketch counts
 
 
 def predict(case: Case) -> Prediction:
-    if case.join.front_stage is not None:
-        return sweep(case)
-    if case.traffic.drained and case.traffic.push * 4 <= _window(case.using(front_stage=0.3)):
-        return sweep(case.using(front_stage=IDLE_SHARE))
-    return max((sweep(case.using(front_stage=s)) for s in SHARES), key=lambda found: found.rate)
+    fixed = case.using(front_stage=0.3, adapt=False)
+    idle = case.traffic.drained and case.traffic.push * 4 <= _window(fixed)
+    if case.join.moves_memory and idle:
+        return sweep(case.using(front_stage=IDLE_SHARE, adapt=False))
+    return at_rest(case, sweep)
 
 
 def _window(case: Case) -> int:
@@ -44,7 +49,7 @@ def _window(case: Case) -> int:
 def sweep(case: Case) -> Prediction:
     """With the front stage's share as it is."""
     plan, table, traffic = case.plan, case.table, case.traffic
-    window = _window(case) * _FULL
+    window = float(_window(case))
 
     def span(hit: float) -> float:
         if traffic.drained:
@@ -53,42 +58,39 @@ def sweep(case: Case) -> Prediction:
 
     hit = case.settle(lambda hit: behind_front_stage(case, span(hit))[1])
     keys, _ = behind_front_stage(case, span(hit))
-    loads = case.loads(keys)
+    loads, stretches = case.loads(keys), case.loads(keys, plan.buffer_pages)
     if traffic.drained:
         tuples = float(traffic.push)
         missed = tuples * (1.0 - hit)
-        last = min(missed, window)
-        pages = loads.visited(last) + (missed - last) / (2 * window) * loads.visited(2 * window)
+        last, whole = min(missed, window), one_sweep(case, stretches)
+        sweeps = (missed - last) / whole
+        pages = loads.visited(last) + sweeps * loads.visited(whole)
+        visits = visits_of(case, stretches, last) + sweeps * visits_of(case, stretches, whole)
         held, longest = missed / 2, tuples
     else:
-        missed = 2 * window
+        missed = one_sweep(case, stretches)
         tuples = missed / (1.0 - hit)
-        pages = loads.visited(missed)
-        held, longest = window, tuples
+        pages, visits = loads.visited(missed), visits_of(case, stretches, missed)
+        sweeps, held, longest = 1.0, window, tuples
     total = max(1, table.num_pages)
-    visit_pages = max(1, getattr(plan, "visit_pages", plan.buffer_pages))
-    visits = max(pages / visit_pages, min(1.0, missed))
+    visit_pages = _visit_pages(case)
     density = min(1.0, pages / total)
     gap = getattr(plan, "gap_pages", 0)
     jumps = (1.0 - density) ** np.arange(1, gap + 1)
     read = min(float(total), pages * (1.0 + density * float((np.arange(1, gap + 1) * jumps).sum())))
     requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages, 1e-9)
     work = Work(case)
-    ahead = getattr(plan, "reads_ahead", 0)
-    # Tuples are admitted, and rows returned, when some have been served.
-    settings, buffers = case.settings, max(1, ahead) * visit_pages * table.max_page_bytes
-    enough = min(buffers / settings.disk_bytes_per_miss, window / settings.vacancy)
-    rounds = min(missed / max(1.0, enough), missed)
-    add_admission(work, case, tuples, tuples * hit, rounds=max(rounds, min(1.0, tuples)))
+    rounds = hand_overs(case, visits, missed)
+    admitted = rounds if sweeps else 1.0  # a drained batch that the window holds: at once
+    add_admission(work, case, tuples, tuples * hit, rounds=max(admitted, min(1.0, tuples)))
     work.add("sweep.visit", visits)
     work.add("sweep.page", pages)
     work.add("sweep.tuple", missed)
-    gathered = visits / settings.visits_per_batch
-    work.add("batch", max(min(gathered, missed), rounds, missed / case.output_rows))
+    work.add("batch", min(portions(rounds, missed, case.output_rows), missed))
     assert plan.window is not None
     work.touch(missed, 8 * plan.window.capacity)
     work.touch(2 * missed, plan.window.nbytes)
-    work.read(requests, read / requests * table.max_page_bytes, in_flight=1 + ahead)
+    work.read(requests, read / requests * table.max_page_bytes, in_flight=1 + _ahead(case))
     return work.predict(
         iterations=visits,
         tuples=tuples,
@@ -96,5 +98,61 @@ def sweep(case: Case) -> Prediction:
         held=held,
         longest=longest,
         pages=read,
-        overlap=ahead > 0,
+        overlap=_ahead(case) > 0,
     )
+
+
+def one_sweep(case: Case, stretches: Loads) -> float:
+    """Tuples that come, and leave, while a full window is swept once.
+
+    They wait half a sweep on average. Slots are also taken by the visits that were found ahead,
+    by tuples that were served since the last admission, and by the last chunk of every list.
+    """
+    window: Any = case.plan.window
+    lists = float(stretches.counts.sum())
+    slots = window.capacity - min(lists * (window.chunk - 1) / 2, window.capacity / 2)
+    found = float(2.0 * slots)
+    for _ in range(4):
+        visits = max(1.0, visits_of(case, stretches, found))
+        served = max(found / visits, _enough(case))  # between two admissions
+        ahead = min(1.0 + _ahead(case), visits)
+        found = max(1.0, 2.0 * (slots - min(served, slots) / 2) / (1.0 + 2.0 * ahead / visits))
+    return found
+
+
+def visits_of(case: Case, stretches: Loads, tuples: float) -> float:
+    """Visits that serve this many tuples, as ``kernels.sweep.collect`` divides them.
+
+    A visit takes the next stretches as long as their tuples, or their pages if these are fewer,
+    are no more than the buffer's pages. The stretch that does not fit any more leaves some
+    unused: half of one that is chosen by its size.
+    """
+    most, pages = _visit_pages(case), max(1, case.plan.buffer_pages)
+    waiting = stretches.load * tuples
+    needed = float((stretches.counts * np.minimum(waiting, pages)).sum())
+    share = stretches.counts * np.minimum(waiting, pages) / max(needed, 1e-300)
+    unused = (float((share * np.minimum(1.0 + waiting, pages)).sum()) - 1.0) / 2
+    packed = needed / max(1.0, most - max(0.0, unused))
+    return max(min(packed, stretches.visited(tuples)), needed / most / 2, min(1.0, tuples))
+
+
+def hand_overs(case: Case, visits: float, missed: float) -> float:
+    """How often rows are returned and tuples admitted: after as many visits as serve enough."""
+    per_visit = missed / max(visits, 1e-12)
+    together = min(math.ceil(_enough(case) / max(per_visit, 1e-12)), case.settings.visits_per_batch)
+    return max(visits / max(1, together), min(1.0, missed))
+
+
+def _enough(case: Case) -> float:
+    """Tuples that are admitted together, as ``Sweep._set_enough``."""
+    settings, page = case.settings, case.table.max_page_bytes
+    nbytes = max(1, _ahead(case)) * _visit_pages(case) * page
+    return max(1.0, min(nbytes / settings.disk_bytes_per_miss, _window(case) / settings.vacancy))
+
+
+def _visit_pages(case: Case) -> int:
+    return max(1, getattr(case.plan, "visit_pages", case.plan.buffer_pages))
+
+
+def _ahead(case: Case) -> int:
+    return int(getattr(case.plan, "reads_ahead", 0))

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from semistream.cost.case import MOST_SERVED, Case, Work
 from semistream.cost.front_stage import held
 from semistream.cost.keys import Keys
 
 _NODE = 16  # bytes of a tuple's code and links
 _HEAD = 4  # bytes of a bucket
+_FULL_CALLS, _CALLS = (0.9, 1.5), (1.0, 2.0)
 
 
 def front_capacity(case: Case) -> int:
@@ -33,12 +38,29 @@ def behind_front_stage(
     return missed, min(served * present, MOST_SERVED)
 
 
+def portions(rounds: float, amount: float, most: float) -> float:
+    """Calls that handle ``amount`` in so many rounds, when a call handles ``most`` at once.
+
+    Rounded up in each round, whose size varies by a few percent; of many calls in a round, the
+    last one is half empty on average.
+    """
+    if not rounds:
+        return 0.0
+    full = amount / rounds / most
+    return rounds * float(np.interp(full, _FULL_CALLS, _CALLS)) + rounds * max(0.0, full - 1.5)
+
+
 def add_admission(work: Work, case: Case, tuples: float, hits: float, rounds: float) -> None:
-    """Admit ``tuples``, of which ``hits`` are served at once, in at least ``rounds`` calls."""
+    """Admit ``tuples``, of which ``hits`` are served at once; there is room for some ``rounds``
+    times."""
     most = case.output_rows
     looked_at = most * (case.settings.lookups_per_output_row if front_capacity(case) else 1)
-    calls = max(rounds, tuples / looked_at, hits / most, tuples / case.traffic.push)
-    work.add("push", tuples / case.traffic.push * (2 if case.traffic.drained else 1))
+    pushes = tuples / case.traffic.push
+    calls = max(portions(rounds, tuples, looked_at), portions(rounds, hits, most))
+    if not case.traffic.drained:  # the end of a batch ends a call, too
+        calls += pushes
+    calls = min(max(calls, pushes), tuples)
+    work.add("push", pushes * (2 if case.traffic.drained else 1))
     work.add("admit", calls)
     work.add("tuple", tuples)
     if front_capacity(case):
@@ -47,7 +69,8 @@ def add_admission(work: Work, case: Case, tuples: float, hits: float, rounds: fl
         work.add("hit", hits)
         work.touch(tuples, (_HEAD + 8) * front_capacity(case))
         work.touch(2 * hits, nbytes)
-        work.add("batch", max(min(calls, hits), hits / most))
+        # A call without a hit returns no batch.
+        work.add("batch", calls * -math.expm1(-hits / max(calls, 1e-12)))
 
 
 def add_window(

@@ -156,16 +156,31 @@ class Policy(ABC):
     def front(self) -> FrontStage | None:
         return self.admission.front
 
-    def make_front_stage(self, plan: MemoryPlan, table: TableShape) -> None:
-        """Allocate the front stage as planned. An existing one that fits keeps its rows."""
-        front = self.admission.front
-        if front is not None and front.nbytes <= plan.front_bytes:
+    def make_front_stage(
+        self,
+        plan: MemoryPlan,
+        table: TableShape,
+        keeps_size: bool = True,
+        keeps_rows: bool = False,
+    ) -> None:
+        """Allocate the front stage as planned.
+
+        ``keeps_size``: an existing one that fits stays. ``keeps_rows``: a new one adopts the most
+        used rows; both exist for a moment, so the window must have been freed.
+        """
+        before = self.admission.front
+        if before is not None and keeps_size and before.nbytes <= plan.front_bytes:
             return
-        self.admission.front = None  # free the old one before allocating the new one
+        self.admission.front = None
+        if not keeps_rows:
+            before = None  # free the old one before allocating the new one
         if plan.front is not None:
-            self.admission.front = new_front_stage(
+            front = new_front_stage(
                 plan.cache, table.cached_types, plan.front, getattr(self.join, "threshold", 1)
             )
+            if before is not None:
+                front.adopt(before)
+            self.admission.front = front
 
     def iteration_over(self) -> None:
         """Count the iteration. It has made room, so tuples may be taken in."""

@@ -132,6 +132,10 @@ class Run:
         self._failed_version = None
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def stats(self) -> Stats:
         return self._context.stats
 

@@ -21,6 +21,7 @@ from semistream.engine.policy import Parts, Policy
 from semistream.engine.run import Run
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window_policy import LIMITS
 from semistream.errors import ConfigError
 from semistream.master import MasterTable, ParquetPages
 from semistream.master.pages import PageSource
@@ -44,11 +45,16 @@ class Join(ABC):
         ``inner``, ``left``, ``left_semi`` or ``left_anti``.
     disk_buffer_pages
         Pages read at once (b in the papers). Default: a share of the budget.
+    adapt
+        Whether a run moves memory between its parts, or pins other pages, when what it observes
+        of the stream calls for it. Default: of parts that were not configured. Joins that have
+        nothing to adapt ignore it.
     """
 
     memory: int | str = "256MB"
     how: str = "inner"
     disk_buffer_pages: int | None = None
+    adapt: bool | None = None
 
     name: ClassVar[str]
     needs_order: ClassVar[bool] = True
@@ -61,6 +67,17 @@ class Join(ABC):
         pages = self.disk_buffer_pages
         if pages is not None and (not isinstance(pages, int) or pages < 1):
             raise ConfigError(f"disk_buffer_pages={pages!r}: give a whole number of at least 1")
+        if self.adapt not in (None, True, False):
+            raise ConfigError(f"adapt={self.adapt!r}: give True or False")
+
+    def adapts(self, default: bool) -> bool:
+        """Whether to adapt what is adapted by default, or not."""
+        return default if self.adapt is None else self.adapt
+
+    @property
+    def moves_memory(self) -> bool:
+        """Whether memory moves between front stage and window during a run."""
+        return False
 
     def open(
         self,
@@ -182,21 +199,31 @@ class CachedJoin(Join):
     Parameters
     ----------
     front_stage
-        The front stage's part of the budget: a fraction, or a size. The optimum in the paper is
-        near 15 %.
+        The front stage's part of the budget: a fraction, or a size. Default: it starts with 0.15,
+        near which the paper finds the optimum, and memory moves between front stage and window to
+        where it gains more (``adapt``).
     threshold
         How many tuples must match a master row at once for it to be cached; it adapts.
     cache
         ``recorder``, the paper's, or ``counting``, SweepJoin's.
     """
 
-    front_stage: float | int | str = 0.15
+    front_stage: float | int | str | None = None
     threshold: int = 2
     cache: str = "recorder"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_front_stage(self.front_stage, self.threshold, self.cache)
+        check_front_stage(self.front_share, self.threshold, self.cache)
+
+    @property
+    def front_share(self) -> float | int | str:
+        """The front stage's part of the budget when the run starts."""
+        return LIMITS.start if self.front_stage is None else self.front_stage
+
+    @property
+    def moves_memory(self) -> bool:
+        return self.adapts(self.front_stage is None)
 
 
 def open_source(master: PageSource | str | os.PathLike[str]) -> PageSource:

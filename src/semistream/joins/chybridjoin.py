@@ -45,7 +45,7 @@ class CachedHybridJoin(CachedJoin):
     name: ClassVar[str] = "chybridjoin"
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
-        return plan_hybrid(self, table, stream, settings, front=self.front_stage, cache=self.cache)
+        return plan_hybrid(self, table, stream, settings, front=self.front_share, cache=self.cache)
 
     def policy(self, join: Join, parts: Parts) -> Policy:
         return Hybrid(join, parts)

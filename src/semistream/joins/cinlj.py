@@ -54,6 +54,10 @@ class CachedIndexNestedLoopJoin(CachedJoin):
             raise ConfigError(f"span={self.span!r}: must be at least 1")
 
     @property
+    def moves_memory(self) -> bool:
+        return False  # nothing waits: the pool has what the front stage leaves
+
+    @property
     def recent_tuples(self) -> int:
         fits = parse_size(self.memory) // _SPAN_SHARE // RecentKeys.bytes_of(1)
         return self.span or max(16, fits)
@@ -65,7 +69,7 @@ class CachedIndexNestedLoopJoin(CachedJoin):
             table,
             stream,
             settings,
-            front=self.front_stage,
+            front=self.front_share,
             cache=self.cache,
             recent=recent,
         )

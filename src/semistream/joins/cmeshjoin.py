@@ -44,7 +44,7 @@ class CachedMeshJoin(CachedJoin):
             settings,
             window=RingWindow,
             pages=pages,
-            front=self.front_stage,
+            front=self.front_share,
             cache=self.cache,
         )
 

@@ -121,6 +121,11 @@ class Hybrid(WindowPolicy):
         self._cut_codes: list[int] = []  # matched keys whose rows continue in the next page
         self.absent = AbsentTuples(self.context, self.output, table.num_pages)
 
+    def allocate(self, plan: MemoryPlan) -> None:
+        super().allocate(plan)
+        # What was proven of the slots of another window is not true of this one's.
+        self.absent = AbsentTuples(self.context, self.output, self.table.num_pages)
+
     def memory(self) -> dict[str, int]:
         memory = super().memory()
         memory["disk buffer"] += self.absent.nbytes

@@ -29,6 +29,7 @@ Differences from the paper
 - Popular pages come from ``hot_keys`` or from the first tuples of the stream, as in our
   X-HYBRIDJOIN, since the master is sorted by key and not by popularity. They are loaded before
   the batch that completes the sample is admitted, page by page while all rows fit.
+- When popularity drifts, H_R is filled anew, as X-HYBRIDJOIN pins anew.
 - A key with more than 16 rows, or with rows in two pages, is left to the disk-probing phase.
 """
 
@@ -42,7 +43,6 @@ import numpy as np
 from semistream.engine.disk_buffer import Scan
 from semistream.engine.extension import Extension
 from semistream.engine.front.recorder import FrequencyRecorder
-from semistream.engine.page_popularity import PagePopularity
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.settings import Settings
@@ -78,8 +78,9 @@ class OptimisedXHybrid(Extension):
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
         self.inner.learns = False
-        self._popularity = PagePopularity(source, self.join.hot_keys, self.join.observe)
-        self._filled = 0  # pages whose rows are in the front stage
+        self._popularity = self.join.page_popularity(source)
+        self._filled: list[int] = []  # pages whose rows are in the front stage,
+        self._is_outdated = False  # until there is another ranking
 
     def take_in(self) -> None:
         """Lines 3 to 9; H_R is filled as soon as the popular pages are known."""
@@ -95,7 +96,10 @@ class OptimisedXHybrid(Extension):
         """
         front, inner = self.front, self.inner
         if isinstance(front, FrequencyRecorder):
-            for number in self._popularity.ranking()[self._filled :]:
+            if self._is_outdated:
+                front.clear()
+                self._filled, self._is_outdated = [], False
+            for number in self._popularity.ranking()[len(self._filled) :]:
                 scan = Scan(number, number)
                 inner.buffer.fill(scan)
                 shown = (
@@ -105,5 +109,6 @@ class OptimisedXHybrid(Extension):
                 columns = scan.take(rows, self.context.binding.cached_columns)
                 if not front.fill(scan.codes[first], sizes, columns, np.arange(len(rows))):
                     break
-                self._filled += 1
-        self._popularity.done()
+                self._filled.append(number)
+        self._popularity.done(self._filled)
+        self._is_outdated = True

@@ -30,6 +30,8 @@ Differences from the paper
   the next iteration begins. The first page that does not fit is read and discarded.
 - A page that splits a key is not pinned. A partition that is read may contain pinned pages.
 - When the oldest tuple's page is pinned, its key is absent: no read is needed to detect that.
+- Popularity drifts: later samples of ``observe`` tuples are compared with the pinned pages, and
+  other pages are pinned if those serve clearly more. ``adapt=False`` keeps the first ones.
 """
 
 from __future__ import annotations
@@ -92,6 +94,11 @@ class XHybridJoin(Join):
     def policy(self, join: Join, parts: Parts) -> Policy:
         return XHybrid(Hybrid(join, parts))
 
+    def page_popularity(self, source: PageSource) -> PagePopularity:
+        """Which pages to pin, and when others should be pinned instead."""
+        adapts = self.adapts(self.hot_keys is None)
+        return PagePopularity(source, self.hot_keys, self.observe, adapts)
+
 
 class XHybrid(Extension):
     inner: Hybrid
@@ -103,7 +110,8 @@ class XHybrid(Extension):
         self._pinned_numbers: set[int] = set()
         self._scan: Scan | None = None  # of the pinned pages
         self._swappable_next = False  # the pinned pages were probed in this iteration
-        self._popularity = PagePopularity(source, self.join.hot_keys, self.join.observe)
+        self._popularity = self.join.page_popularity(source)
+        self._pinning = False  # pages of an earlier ranking were released
 
     def allocate(self, plan: MemoryPlan) -> None:
         super().allocate(plan)
@@ -137,8 +145,12 @@ class XHybrid(Extension):
     def _pin(self) -> None:
         """Line 1: copy the hottest pages that fit.
 
-        After a failed read, the next call resumes with the page that could not be read.
+        After a failed read, the next call resumes with the page that could not be read. Pages of
+        an earlier ranking are released first; tuples that wait for them are served as all others.
         """
+        if not self._pinning:
+            self._pinned, self._pinned_rows, self._pinned_numbers = [], None, set()
+            self._pinning = True
         room = self._pinned_bytes - sum(page.nbytes for page in self._pinned)
         for number in self._popularity.ranking()[len(self._pinned) :]:
             page = self.inner.buffer.read(number, 1)[0]
@@ -149,7 +161,8 @@ class XHybrid(Extension):
             self._pinned.append(copy)
             self._pinned_rows = None
             self._pinned_numbers.add(number)
-        self._popularity.done()
+        self._popularity.done(self._pinned_numbers)
+        self._pinning = False
 
     def _visible_rows(self, number: int, page: pa.RecordBatch) -> Any:
         """Rows that no delta has replaced or deleted."""

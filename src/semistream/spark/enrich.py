@@ -128,7 +128,7 @@ def enrich(
         check_key_collations(df.schema, list(key_pairs(lookup.on)))
         assert binding.schema is not None
         schema = binding.schema
-        chosen = choose(join_named(using), source, lookup.how)
+        chosen = choose(join_named(using), source, lookup.how, drained=True)
         bound.append(_held(bound_lookup(lookup, source, chosen, order), df))
     declared, arrow_schema = output_schemas(df.schema, incoming, schema)
     task = Enrichment(

@@ -198,6 +198,10 @@ def _lookup_record(lookup: dict[str, Any]) -> dict[str, Any]:
         "counters": counters,
         "hit_rate": counters["front_stage_hits"] / served if served else None,
         "match_rate": counters["matched"] / served if served else None,
+        # Per second that a worker spent in the join, as the cost models predict it.
+        "rate": served / lookup["join_seconds"] if lookup["join_seconds"] else None,
+        "predicted_rate": lookup["predicted_rate"],
+        "why": lookup["why"],
         "workers": len(lookup["memory"]),
         "memory": memory,
     }

@@ -56,6 +56,9 @@ def fold(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         for name, count in lookup["counters"].items():
             counters[name] = counters.get(name, 0) + count
         mine["counters"] = counters
+        mine["join_seconds"] += lookup["join_seconds"]
+        for name in ("predicted_rate", "why"):
+            mine[name] = mine[name] if lookup[name] is None else lookup[name]
     return {
         "tasks": one["tasks"] + other["tasks"],
         "warm_tasks": one["warm_tasks"] + other["warm_tasks"],
@@ -81,10 +84,12 @@ class Report:
         self._enrichment = enrichment
         self._lookups = lookups
         self._before: list[dict[str, int]] = []
+        self._seconds: list[float] = []
         self._warm = False
 
     def begin(self, runs: Sequence[Run], warm: bool) -> None:
         self._before = [run.stats.as_dict() for run in runs]
+        self._seconds = [run.stats.seconds for run in runs]
         self._warm = warm
 
     def end(self, runs: Sequence[Run]) -> Totals:
@@ -100,6 +105,9 @@ class Report:
                     "version": run.version,
                     "counters": {name: after[name] - before[name] for name in after},
                     "memory": {worker: {**run.memory, "budget": run.memory.budget}},
+                    "join_seconds": run.stats.seconds - self._seconds[number],
+                    "predicted_rate": run.stats.predicted_rate,
+                    "why": getattr(run, "why", None),  # auto has chosen this join
                 }
             )
         return {self._key: {"tasks": 1, "warm_tasks": int(self._warm), "lookups": lookups}}

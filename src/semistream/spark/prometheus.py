@@ -21,6 +21,8 @@ _PER_BATCH = {
 _PER_LOOKUP = {
     "hit_rate": "Share of the last micro-batch's tuples that the front stage served",
     "match_rate": "Share of the last micro-batch's tuples that had a match",
+    "rate": "Tuples per second that a worker spent in the join, in the last micro-batch",
+    "predicted_rate": "The same as predicted; only where the machine was calibrated",
     "version": "Version of the master table that the last micro-batch read",
     "age_seconds": "Seconds since that version was published",
     "data_age_seconds": "Seconds since that version was last in step with its source",

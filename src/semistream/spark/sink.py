@@ -212,7 +212,7 @@ def bind(
         for field in list(binding.schema)[len(schema) :]:
             master_field(field)  # raises if Spark could not read it back
         schema = binding.schema
-        chosen = choose(join_named(plan.using), source, lookup.how)
+        chosen = choose(join_named(plan.using), source, lookup.how, drained=True)
         bound.append(replace(bound_lookup(lookup, source, chosen), follow=follow))
     fields = [
         field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))

@@ -9,6 +9,7 @@ drains them before it ends, so no tuple ever waits outside Spark's own checkpoin
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,15 @@ from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.registry import REGISTRY
 from semistream.spark.schema import to_spark_schema
+from semistream.tuning.predicted import FEW, predicted_rate
+
+
+def log_to_stderr(name: str) -> None:
+    """Show this logger's lines in the executor's log; Spark configures no logging for Python."""
+    logger = logging.getLogger(name)
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)
 
 
 @dataclass(frozen=True)
@@ -66,6 +76,7 @@ class BoundLookup:
         return self.version
 
     def open(self, memory: int, version: int) -> Run:
+        log_to_stderr("semistream.auto")
         source = self.source
         if source is None:
             assert self.path is not None
@@ -74,6 +85,13 @@ class BoundLookup:
             source, self.on, select=self.select, where=self.conditions or None, as_of=self.as_of,
             follow=False, max_age=self.max_age, too_old=self.too_old, order=self.order,
         )  # fmt: skip
+
+    def predict(self, run: Run, batch: pa.RecordBatch) -> None:
+        """Note the rate to expect, from the first batch; ``auto`` has done so itself."""
+        if hasattr(run, "why") or self.conditions or self.as_of is not None:
+            return
+        rate = predicted_rate(run.join, run.source, batch, self.on, self.select, drained=True)
+        run.stats.predicted_rate = rate
 
     @property
     def where(self) -> str:
@@ -156,6 +174,8 @@ class Star:
 
     def __init__(self, lookups: tuple[BoundLookup, ...], memory: int, versions: list[int]) -> None:
         self.runs: list[Run] = []
+        self._lookups = lookups
+        self._predicted: set[int] = set()  # runs whose rate was predicted, or cannot be
         self._memory = memory
         self._coalesce_bytes = coalesce_bytes(memory)
         # Batches are coalesced before and after every run; concatenating them takes as much again.
@@ -182,7 +202,7 @@ class Star:
         rows = coalesce(batches, self._coalesce_bytes)
         for number, run in enumerate(self.runs):
             late = waiting.late(number, run) if waiting is not None else ()
-            rows = coalesce(_through(run, chain(late, rows)), self._coalesce_bytes)
+            rows = coalesce(self._through(number, chain(late, rows)), self._coalesce_bytes)
         if waiting is not None:
             waiting.park_unmatched(self.runs)
         try:
@@ -193,6 +213,15 @@ class Star:
             if waiting is not None:
                 waiting.release(self.runs)
 
+    def _through(self, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        run = self.runs[number]
+        for batch in batches:
+            if number not in self._predicted and batch.num_rows >= FEW:
+                self._predicted.add(number)
+                self._lookups[number].predict(run, batch)
+            yield from run.push(batch)
+        yield from run.flush()
+
     def close(self) -> None:
         for run in self.runs:
             run.close()
@@ -202,9 +231,3 @@ class Star:
             f"{error}. This worker's share of the executor's memory is "
             f"{format_size(self._memory)}, for {max(1, len(self.runs))} look-up(s); raise memory"
         )
-
-
-def _through(run: Run, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield from run.push(batch)
-    yield from run.flush()

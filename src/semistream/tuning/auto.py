@@ -11,11 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from semistream.cost import Case, Machine, predict
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.run import Run
@@ -34,14 +33,15 @@ from semistream.joins.meshjoin import MeshJoin
 from semistream.joins.sweep.sweepjoin import SweepJoin
 from semistream.master.pages import PageSource
 from semistream.stats import MemoryUse, Stats
-from semistream.tuning.calibration_file import load
-from semistream.tuning.plan import format_rate
-from semistream.tuning.sample import FEW, Observed, observe
-from semistream.tuning.tuner import fits_the_page_cache
+from semistream.tuning.predicted import FEW
+
+if TYPE_CHECKING:
+    from semistream.tuning.sample import Observed
 
 _log = logging.getLogger("semistream.auto")
 _PLAIN = frozenset(("select", "direct", "follow", "observer", "clock"))
 _MOST = 100_000  # tuples of the first batch that are looked at: more take time and memory
+_OTHER_SIZE = 8  # times more or fewer tuples in a drained batch: decide again
 _CLEARLY = 1.15  # times the rate: what memory moving between parts gains is not in the models
 
 
@@ -50,9 +50,16 @@ class AutoJoin(Join):
     """SweepJoin where the master has a page index, MESHJOIN on plain Parquet files, or what the
     cost models prefer once the first batch is seen.
 
+    Parameters
+    ----------
+    drained
+        Each batch is drained before the next one arrives, as in a Spark task.
+
     >>> AutoJoin(memory="50MB").name
     'auto'
     """
+
+    drained: bool = False
 
     name: ClassVar[str] = "auto"
     needs_order: ClassVar[bool] = False
@@ -66,7 +73,7 @@ class AutoJoin(Join):
         return ALGORITHMS[name](**self._options())
 
     def _options(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(Join)}
 
     def open(self, master: Any, on: Any = None, **options: Any) -> Run:
         source = open_source(master)
@@ -84,8 +91,13 @@ class AutoJoin(Join):
     def _seen(
         self, source: PageSource, batch: pa.RecordBatch, on: Any, options: dict[str, Any]
     ) -> Observed:
+        from semistream.tuning.sample import observe
+
         push, some = batch.num_rows, batch.slice(0, _MOST)
-        return observe(source, some, on, how=self.how, push=push, lookups=False, **options)
+        return observe(
+            source, some, on,
+            how=self.how, push=push, drained=self.drained, lookups=False, **options,
+        )  # fmt: skip
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         return self.chosen(table.ordered).plan(table, stream, settings)
@@ -97,12 +109,18 @@ class AutoJoin(Join):
 class Choice(NamedTuple):
     join: Join
     why: str
-    rate: float | None = None  # predicted
+    rate: float | None = None  # predicted; None without a calibration of this machine
 
 
 def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> Choice:
     """The join that is predicted to serve the most, and why; nothing is measured."""
-    machine = replace(load(source).machine or Machine(), is_cached=fits_the_page_cache(source))
+    from semistream.cost import Case, Machine, predict
+    from semistream.tuning.calibration_file import load
+    from semistream.tuning.plan import format_rate
+    from semistream.tuning.tuner import fits_the_page_cache
+
+    calibrated = load(source).machine
+    machine = replace(calibrated or Machine(), is_cached=fits_the_page_cache(source))
     fallback = auto.chosen(source.ordered)
     names = [name for name, kind in ALGORITHMS.items() if source.ordered or not kind.needs_order]
     rates: dict[str, float] = {}
@@ -122,7 +140,9 @@ def decide(auto: AutoJoin, source: PageSource, seen: Observed) -> Choice:
     others = [name for name in ranking if name != best][:1]
     beside = f", {others[0]} {format_rate(rates[others[0]])}" if others else ""
     why = f"{best}: predicted {format_rate(rates[best])}{beside}"
-    return Choice(auto.named(best), why, rates[best])
+    if calibrated is None:
+        why += " (by the package's factors: not calibrated)"
+    return Choice(auto.named(best), why, None if calibrated is None else rates[best])
 
 
 class AutoRun:
@@ -138,16 +158,29 @@ class AutoRun:
         self._auto, self._source, self._start, self._seen = auto, source, start, seen
         self._run = start(auto.chosen(source.ordered))
         self._is_open_question = True
+        self._decided_for = 0  # tuples of the batch that decided
         self._wanted: int | None = None
+        self.why: str | None = None  # the models' reason, once they were asked
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Push a batch; the first one decides which join it is."""
         join = None
-        if self._is_open_question and getattr(batch, "num_rows", 0) >= FEW:
+        if getattr(batch, "num_rows", 0) >= FEW and (
+            self._is_open_question or self._has_other_size(batch.num_rows)
+        ):
+            self._decided_for = batch.num_rows
             join = self._better(batch)
         rows = self._run.push(batch) if join is None else self._switched(join, batch)
         self._is_open_question &= not batch.num_rows
         return rows
+
+    def _has_other_size(self, rows: int) -> bool:
+        """Whether drained batches have become much larger or smaller, and nothing waits now."""
+        usual = self._decided_for
+        if not self._auto.drained or not usual or self._run.closed:
+            return False
+        is_other = rows > _OTHER_SIZE * usual or rows * _OTHER_SIZE < usual
+        return is_other and not self.stats.waiting and not self._run.parts[2]
 
     def _better(self, batch: pa.RecordBatch) -> Join | None:
         """Another join, if the models prefer one."""
@@ -159,6 +192,7 @@ class AutoRun:
             _log.warning("auto: %s, as no prediction could be made", self.join.name, exc_info=True)
             return None
         _log.info("auto: %s", why)
+        self.why = why
         self.stats.predicted_rate = rate
         return None if join.name == self.join.name else join
 
@@ -170,14 +204,15 @@ class AutoRun:
         except SemistreamError as error:
             usual = self._auto.chosen(self._source.ordered)
             _log.warning("auto: %s, as %s failed: %s", usual.name, join.name, error)
+            self.why = f"{usual.name}: {join.name} failed"
             self.stats.predicted_rate = None
             if self.join.name != usual.name:
                 self._replace(usual)
             return self._run.push(batch)
 
     def _replace(self, join: Join) -> None:
-        """The run of another join, before anything was served. The counters are the same object,
-        which the caller may have; the old run ends before the new one allocates its window."""
+        """The run of another join, while nothing waits. The counters are the same object, which
+        the caller may have; the old run ends before the new one allocates its window."""
         run = self._start(join)
         run.parts[0].stats = self.stats
         if self._wanted is not None:
@@ -246,8 +281,13 @@ def join(name: str, **options: Any) -> Join:
     return AutoJoin(**options)
 
 
-def choose(using: Join, source: PageSource, how: str | None = None) -> Join:
-    """The join for this source, with this ``how``; raises if it needs a missing page index."""
+def choose(using: Join, source: PageSource, how: str | None = None, drained: bool = False) -> Join:
+    """The join for this source, with this ``how``; raises if it needs a missing page index.
+
+    ``auto`` stays ``auto``: the first batch decides, which is ``drained`` or not.
+    """
     chosen = using.chosen(source.ordered) if isinstance(using, AutoJoin) else using
     chosen.check_source(source)
-    return chosen if how is None else replace(chosen, how=how)
+    if isinstance(using, AutoJoin):
+        using = replace(using, drained=drained)
+    return using if how is None else replace(using, how=how)

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from semistream.cost import FACTORS, Machine
+from semistream.tuning.predicted import CALIBRATION
 
-FILE = "calibration.json"
+FILE = CALIBRATION
 FORMAT_VERSION = 1
 OLD = 30 * 86_400  # seconds
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)

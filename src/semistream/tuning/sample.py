@@ -16,8 +16,8 @@ from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.errors import ConfigError
 from semistream.master.pages import PageSource
+from semistream.tuning.predicted import FEW
 
-FEW = 1_000  # tuples: a smaller sample says little about the skew
 _LOOKED_UP = 400  # tuples of the sample that are looked up, to find the share of absent keys
 _SEED = 7
 

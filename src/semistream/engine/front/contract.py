@@ -81,13 +81,20 @@ class FrontStage(Protocol):
     ) -> tuple[int, int]:
         """Offer keys with their rows (``counts`` each); returns (rows admitted, rows evicted)."""
 
+    def watch(self) -> None:
+        """From now on, ``coldest`` is wanted."""
+
     def age(self, share: float, tuples: int) -> None:
         """Age the counts: since the last call, ``share`` of the table was visited, and
         ``tuples`` tuples were served."""
 
     @property
     def coldest(self) -> float | None:
-        """Average hits of the least used rows per visit of the whole table, if counted."""
+        """Average hits of the least used rows per visit of the whole table; None: not known yet,
+        or not counted."""
+
+    def adopt(self, other: Any) -> None:
+        """Copy the most used rows of another front stage of the same kind and columns."""
 
     def forget(self, codes: Codes) -> int:
         """Drop these keys: their rows have changed. Returns the rows dropped."""

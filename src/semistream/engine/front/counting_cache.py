@@ -53,6 +53,9 @@ class CountingCache:
         self._spans_per_sweep = 1.0
         self._coldest = 0.0
 
+    def watch(self) -> None:
+        """Nothing to do: hits are always counted."""
+
     @staticmethod
     def size_for(
         types: Sequence[pa.DataType], nbytes: int, heap_per_row: float = 0.0, sketch: bool = False

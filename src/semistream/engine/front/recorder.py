@@ -31,6 +31,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream import kernels
+from semistream.engine.front.cold_rows import ColdRows
 from semistream.engine.front.contract import MOST_ROWS_PER_KEY, CacheSize, LookUp
 from semistream.engine.rows.layout import NO_MASK, RecordLayout, Rows, ranges
 from semistream.engine.rows.row_store import RowStore
@@ -43,6 +44,7 @@ _FILLING, _CHURNING = 1 / 8, 1  # probes per slot between changes of the thresho
 _CHURN_MOST, _CHURN_LEAST = 1 / 32, 1 / 1024  # rows overwritten per probe
 _FULL = 0.98  # of the slots
 _NO_SKETCH = np.zeros(0, np.uint8)
+_ADOPTED_AT_ONCE = 4096
 
 
 class FrequencyRecorder:
@@ -63,6 +65,11 @@ class FrequencyRecorder:
         self._free_count = capacity
         self._probes = 0  # in this round
         self._evicted = 0
+        self._cold_rows: ColdRows | None = None
+
+    def watch(self) -> None:
+        """Count hits of the coldest rows: only where memory may move, as it costs time."""
+        self._cold_rows = ColdRows(self.capacity)
 
     @staticmethod
     def size_for(types: Sequence[pa.DataType], nbytes: int, heap_per_row: float = 0.0) -> CacheSize:
@@ -123,6 +130,8 @@ class FrequencyRecorder:
             miss_rows,
         )
         self._probes += stop - start
+        if self._cold_rows is not None:
+            self._cold_rows.note(hit_slots[:pairs])
         self._adapt()
         return LookUp(stop, hit_rows[:pairs], hit_slots[:pairs], miss_rows[:misses], hits)
 
@@ -157,9 +166,48 @@ class FrequencyRecorder:
         return kernels.sweep.hot_keys(places, rows, slots, codes, _NO_SKETCH, self.threshold)  # type: ignore[no-any-return]
 
     def age(self, share: float, tuples: int) -> None:
-        """Does nothing: a row keeps its rank."""
+        """A row keeps its rank; only the watched rows are aged."""
+        if self._cold_rows is not None:
+            self._cold_rows.age(share)
 
-    coldest = None  # hits are not counted
+    @property
+    def coldest(self) -> float | None:
+        """None while slots are being filled, as empty ones say nothing about the coldest rows."""
+        if self._cold_rows is None or (not self._evicted and self.count < _FULL * self.capacity):
+            return None
+        return self._cold_rows.coldest
+
+    def adopt(self, other: FrequencyRecorder) -> None:
+        """Copy the most frequent rows of another recorder with the same columns."""
+        entries, ranks = other._entries()
+        self.threshold = other.threshold
+        for start in range(0, len(entries), _ADOPTED_AT_ONCE):
+            some = entries[start : start + _ADOPTED_AT_ONCE]
+            slots, counts = kernels.counting_cache.rows_of(some, other._sibling)
+            columns = other.rows.take(slots)
+            room = min(self._free_count, self.rows.room(columns, np.arange(len(slots))))
+            fit = int(np.searchsorted(np.cumsum(counts), room, side="right"))
+            rows = np.arange(int(counts[:fit].sum()))
+            frequencies = ranks[start : start + fit]
+            self._enter(other._held[some[:fit]], counts[:fit], frequencies, columns, rows)
+            if fit < len(some):
+                break
+
+    def _entries(self) -> tuple[Any, Any]:
+        """The first slots of all keys and their frequencies, most frequent first."""
+        used = np.ones(self.capacity, np.bool_)
+        used[self._free[: self._free_count]] = False
+        siblings = self._sibling[used]
+        used[siblings[siblings >= 0]] = False
+        entries = np.flatnonzero(used).astype(np.int32)
+        ends = self._higher.copy()
+        ends[self.capacity :] = np.arange(self.capacity, self.capacity + LISTS)  # the sentinels
+        ends[np.flatnonzero(~used)] = self.capacity
+        while len(entries) and ends[entries].min() < self.capacity:  # each turn looks twice as far
+            ends = ends[ends]
+        ranks = (ends[entries] - self.capacity).astype(np.int64)
+        order = np.argsort(-ranks, kind="stable")
+        return entries[order], ranks[order]
 
     def fill(self, codes: Codes, counts: Any, columns: Sequence[pa.Array], rows: Rows) -> bool:
         """Admit keys permanently, if they fit without evicting; returns whether they did."""

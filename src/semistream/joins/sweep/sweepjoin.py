@@ -47,6 +47,7 @@ from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.counting_cache import CountingCache
 from semistream.engine.intake import Slice
+from semistream.engine.memory_mover import Limits, MemoryMover, starting_at
 from semistream.engine.plan import MemoryPlan, Part
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
@@ -55,7 +56,6 @@ from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window_policy import check_tuples_fit
 from semistream.joins.base import Join
-from semistream.joins.sweep.memory_mover import START, MemoryMover
 from semistream.joins.sweep.offers import Offers
 from semistream.joins.sweep.plan import SweepPlan, plan_growing, plan_sweep, visit_scratch
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
@@ -68,6 +68,7 @@ from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 from semistream.master.pages import PageSource
 
+LIMITS = Limits(start=0.3, idle=0.6)
 _KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
 _NO_SLOTS = np.zeros(0, np.int32)
 
@@ -80,7 +81,7 @@ class SweepJoin(Join):
     ----------
     front_stage
         The front stage's part of the budget: a fraction, or a size. Default: it starts with 0.3,
-        and memory moves between front stage and window to where it gains more.
+        and memory moves between front stage and window to where it gains more (``adapt``).
     cache
         ``counting`` ranks cached rows by their recent hits; ``recorder`` is the papers'.
 
@@ -94,12 +95,19 @@ class SweepJoin(Join):
     name: ClassVar[str] = "sweepjoin"
 
     def __post_init__(self) -> None:
-        check_front_stage(START if self.front_stage is None else self.front_stage, 1, self.cache)
+        check_front_stage(self.front_share, 1, self.cache)
         super().__post_init__()
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
-        share = START if self.front_stage is None else self.front_stage
-        return plan_sweep(self, table, stream, settings, share, self.cache)
+        return plan_sweep(self, table, stream, settings, self.front_share, self.cache)
+
+    @property
+    def front_share(self) -> float | int | str:
+        return LIMITS.start if self.front_stage is None else self.front_stage
+
+    @property
+    def moves_memory(self) -> bool:
+        return self.cache == "counting" and self.adapts(self.front_stage is None)
 
     def policy(self, join: Join, parts: Parts) -> Policy:
         return Sweep(join, parts)
@@ -107,12 +115,15 @@ class SweepJoin(Join):
 
 class Sweep(Policy):
     can_release = True
+    _table: TableShape
+    _absent_keys: AbsentKeys
 
     def __init__(self, join: Any, parts: Parts) -> None:
         super().__init__(join, parts)
         self._window: StretchWindow | None = None
-        counts = join.cache == "counting"
-        self._mover = MemoryMover() if join.front_stage is None and counts else None
+        self._mover: MemoryMover | None = None
+        if join.moves_memory:
+            self._mover = MemoryMover(starting_at(LIMITS, join.front_stage, join.memory))
         self._served_before = 0  # tuples, when the front stage was last aged
         self._switch = VersionSwitch()
         self._visits: deque[Visit] = deque()
@@ -126,6 +137,8 @@ class Sweep(Policy):
         assert source.index is not None
         kept = self._switch.kept if self.held else 0
         position = self._route.position_after(kept) if kept else 0
+        if self._mover is not None and self._window is not None:
+            self._mover.table_changed_from(self._table.num_rows, table.num_rows)
         self._table = table
         self._stretches = Stretches(source.index, plan.buffer_pages)
         self._reads = ReadAhead(self.context, source, plan)
@@ -173,7 +186,7 @@ class Sweep(Policy):
         return kept > 0 and not urgent and not self._route.waiting_from(window, kept)
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
-        settings, cache, share = self.context.settings, self.join.cache, self.join.front_stage
+        settings, cache, share = self.context.settings, self.join.cache, self.join.front_share
         if self._mover is not None:
             cache = "counting with a sketch" if self._mover.idle else "counting"
             share = self._mover.share
@@ -204,27 +217,15 @@ class Sweep(Policy):
         self._window = None
         for part in ("_visit_output", "_offers", "_matching"):  # they have it, too
             vars(self).pop(part, None)
-        self._allocate_front_stage(plan)
+        self.make_front_stage(plan, table, keeps_size=not self._is_moving, keeps_rows=True)
+        if self._mover is not None:
+            self._mover.moved()
         self._window = StretchWindow(self.intake.layout, plan.window, self._stretches)
         self._set_enough(self._window)
         self._visit_output = VisitOutput(self.context, self.output, self._window, table, plan)
         self._offers = Offers(self.context, table, plan)
         self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
-
-    def _allocate_front_stage(self, plan: MemoryPlan) -> None:
-        """When memory moves, or a table has outgrown its part, the most used rows stay."""
-        before = self.front
-        if self._is_moving:
-            self.admission.front = None
-        self.make_front_stage(plan, self._table)
-        front = self.front
-        if front is not before and isinstance(before, CountingCache):  # else there is no old one
-            assert front is None or isinstance(front, CountingCache)
-            if front is not None:
-                front.adopt(before)
-        if self._mover is not None:
-            self._mover.moved()
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         """Also if rows that are being gathered may take more than was set apart."""
@@ -354,7 +355,7 @@ class Sweep(Policy):
         """Perhaps memory would be of more use elsewhere."""
         if self._mover is not None and isinstance(self.front, CountingCache):
             assert self._window is not None
-            self._mover.sweep_done(self.front, self._window, self.context.stats)
+            self._mover.round_done(self.front, self._window, self.context.stats)
 
     @property
     def longest_wait(self) -> int:
@@ -426,7 +427,7 @@ class Sweep(Policy):
         seconds = self.context.iteration_ends()
         drains = False
         if self._mover is not None:
-            self._mover.note_visit(seconds)
+            self._mover.note_seconds(seconds)
             drains = self._mover.drains
         self.full = window.count > 0 and (drains or self._lacks_room(window))
 

@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
-from semistream.joins.sweep.memory_mover import IDLE_WINDOW, LEAST, MOST, START, MemoryMover
+from semistream.engine.memory_mover import MemoryMover, starting_at
+from semistream.joins.sweep.sweepjoin import LIMITS
 from semistream.stats import Stats
+
+START, LEAST, MOST, IDLE_WINDOW = LIMITS.start, LIMITS.least, LIMITS.most, LIMITS.idle
 
 
 def term(mover: MemoryMover, sweeps: int = 100) -> None:
     """Half of a million tuples were hits; the others waited for ten microseconds each."""
-    mover.term.sweeps, mover.term.tuples, mover.term.hits = sweeps, 1_000_000, 500_000
-    mover.note_visit(5.0)
+    mover.term.rounds, mover.term.tuples, mover.term.hits = sweeps, 1_000_000, 500_000
+    mover.note_seconds(5.0)
 
 
 def test_nothing_moves_before_enough_sweeps() -> None:
-    mover = MemoryMover()
+    mover = MemoryMover(LIMITS)
     term(mover, sweeps=2)
     assert not mover.decide(1000.0, 100, 1_000_000)
     assert mover.share == START
@@ -28,7 +31,7 @@ def test_nothing_moves_before_enough_sweeps() -> None:
 
 @pytest.mark.parametrize(("coldest", "share"), [(1e6, MOST), (0.0, LEAST)])
 def test_the_share_moves_to_its_bounds_and_no_further(coldest: float, share: float) -> None:
-    mover = MemoryMover()
+    mover = MemoryMover(LIMITS)
     moved = []
     for _ in range(20):
         term(mover)
@@ -40,7 +43,7 @@ def test_the_share_moves_to_its_bounds_and_no_further(coldest: float, share: flo
 
 
 def test_equal_gains_move_nothing_and_are_checked_less_often() -> None:
-    mover = MemoryMover()
+    mover = MemoryMover(LIMITS)
     for sweeps, decided in ((3, True), (3, False), (6, True)):
         term(mover, sweeps)
         gain = 0.5 * 100 * (1_000_000 / sweeps) / 1_000_000  # as much as the window's
@@ -53,7 +56,7 @@ def test_equal_gains_move_nothing_and_are_checked_less_often() -> None:
 
 
 def test_the_share_does_not_oscillate() -> None:
-    mover = MemoryMover()
+    mover = MemoryMover(LIMITS)
     term(mover)
     assert mover.decide(1e6, 100, 1_000_000)
     up = mover.share
@@ -64,7 +67,7 @@ def test_the_share_does_not_oscillate() -> None:
 
 @pytest.mark.parametrize(("waiting", "moves"), [(10, True), (25, True), (26, False)])
 def test_a_nearly_empty_window_releases_memory_once(waiting: int, moves: bool) -> None:
-    mover = MemoryMover()
+    mover = MemoryMover(LIMITS)
     assert mover.decide_idle(waiting, 100) is moves
     assert mover.idle is moves
     assert (mover.share == IDLE_WINDOW) is moves
@@ -81,14 +84,14 @@ class World:
     The window has 100 slots and a million bytes; a row of the front stage has 100 bytes.
     """
 
-    mover: MemoryMover = field(default_factory=MemoryMover)
+    mover: MemoryMover = field(default_factory=lambda: MemoryMover(LIMITS))
     stats: Stats = field(default_factory=Stats)
     cached: int = 100  # rows in the front stage, of 100
 
     def sweep(self, gain: float = 1.0, waiting: int = 100, left: int = 0) -> None:
         """The front stage would gain ``gain`` times as much as the window."""
         self.mover.note_window(waiting, waiting == 100)
-        self.mover.note_visit(0.5)
+        self.mover.note_seconds(0.5)
         self.stats.matched += 900
         self.stats.unmatched += 100
         self.stats.front_stage_hits += 500
@@ -98,7 +101,7 @@ class World:
             count=self.cached, capacity=100, nbytes=100 * row, coldest=coldest
         )
         waits: Any = SimpleNamespace(capacity=100, count=left, nbytes=window)
-        self.mover.sweep_done(front, waits, self.stats)
+        self.mover.round_done(front, waits, self.stats)
 
     def sweeps(self, gains: list[float]) -> list[float]:
         """Memory moves as soon as it is to; returns the share after every sweep."""
@@ -144,21 +147,21 @@ def test_a_term_counts_what_came_since_the_last_decision() -> None:
     world.sweep(10.0)
     world.sweep(10.0)
     term = world.mover.term
-    assert (term.sweeps, term.tuples, term.hits, term.seconds) == (2, 2_000, 1_000, 1.0)
+    assert (term.rounds, term.tuples, term.hits, term.seconds) == (2, 2_000, 1_000, 1.0)
     world.sweep(10.0)
     world.mover.moved()
     world.sweep(10.0)
     term = world.mover.term
-    assert (term.sweeps, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
+    assert (term.rounds, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
 
 
 def test_a_sweep_counts_if_the_window_was_full_at_any_moment_of_it() -> None:
     world = World()
     world.mover.note_window(100, True)
     world.sweep(waiting=10)
-    assert world.mover.term.sweeps == 1
+    assert world.mover.term.rounds == 1
     world.sweep(waiting=90)
-    assert world.mover.term.sweeps == 1
+    assert world.mover.term.rounds == 1
 
 
 @pytest.mark.parametrize(
@@ -216,7 +219,7 @@ def test_full_windows_that_come_later_are_counted_from_then_on() -> None:
     world.mover.moved()
     world.sweep()
     term = world.mover.term
-    assert (term.sweeps, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
+    assert (term.rounds, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
 
 
 @pytest.mark.parametrize(("gain", "share"), [(10.0, IDLE_WINDOW), (1.0, IDLE_WINDOW), (0.1, 0.3)])
@@ -228,3 +231,68 @@ def test_a_window_that_fills_again_takes_memory_back_if_it_gains(gain: float, sh
         world.sweep(gain)
     assert world.mover.share == share
     assert world.mover.moves is (share != IDLE_WINDOW)
+
+
+# -- drift, other tables, other starts ----------------------------------------------------------
+
+
+def settled() -> World:
+    """A world in which decisions have become rare."""
+    world = World()
+    for _ in range(60):
+        world.sweep()
+    return world
+
+
+def test_after_the_share_of_hits_has_changed_decisions_come_soon_again() -> None:
+    calm, shaken = settled(), settled()
+    shaken.stats.front_stage_hits -= 300  # one round with a fifth of the hits instead of half
+    for _ in range(4):
+        for world in (calm, shaken):
+            world.sweep(gain=10.0)
+    assert not calm.mover.moves
+    assert shaken.mover.moves
+
+
+@pytest.mark.parametrize(("rows", "soon"), [(1_000, False), (1_200, False), (2_000, True)])
+def test_a_table_that_has_doubled_is_decided_for_again(rows: int, soon: bool) -> None:
+    world = settled()
+    world.mover.table_changed_from(1_000, rows)
+    for _ in range(3):
+        world.sweep(gain=10.0)
+    assert world.mover.moves is soon
+
+
+def test_a_share_into_which_no_row_fits_is_taken_back() -> None:
+    world = World()
+    for _ in range(3):
+        world.sweep(gain=0.01)
+    mover = world.mover
+    assert mover.share < START
+    mover.too_small()
+    mover.moved()
+    assert mover.share == START
+    for _ in range(50):
+        world.sweep(gain=0.01)
+        mover.moved()
+    assert mover.share == START
+
+
+@pytest.mark.parametrize(
+    ("front_stage", "start"), [(None, START), (0.1, 0.1), ("5MB", 0.5), (100_000, 0.01)]
+)
+def test_memory_moves_from_where_it_was_configured(front_stage: Any, start: float) -> None:
+    limits = starting_at(LIMITS, front_stage, 10_000_000)
+    assert limits.start == pytest.approx(start)
+    assert limits.least <= limits.start <= limits.most
+
+
+def test_nothing_is_decided_while_the_front_stage_is_being_filled() -> None:
+    world = World()
+    front: Any = SimpleNamespace(count=5, capacity=100, nbytes=10_000, coldest=None)
+    waits: Any = SimpleNamespace(capacity=100, count=0, nbytes=1_000_000)
+    for _ in range(10):
+        world.mover.note_window(100, True)
+        world.mover.round_done(front, waits, world.stats)
+    assert world.mover.term.rounds == 0
+    assert not world.mover.moves

@@ -1,0 +1,112 @@
+"""After the hot keys have moved, and after R has doubled: how soon a running query is as fast as
+one that was tuned for the new state."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import semistream as ss
+from lab.build_once import DATA
+from lab.engine_data import ROW_BYTES
+from semistream import workload
+from semistream.cost import Machine
+
+CHANGES = ("hot keys", "rows")
+JOINS = ("sweepjoin", "chybridjoin", "cmeshjoin", "x-hybridjoin")
+_PUSH = 20_000
+_STEP = 0.25  # seconds of processor time for one figure
+_NEAR = 0.9  # of the tuned run's rate
+_EXPONENT = 1.0
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes for which join."""
+
+    what: str
+    join: str
+    rows: int
+    percent: float
+    seconds: float  # before, and at most after it
+
+    @property
+    def name(self) -> str:
+        return f"{self.join}, {self.rows:,} rows, {self.percent:g} %: {self.what}"
+
+
+def stream(rows: int, seed: int) -> Iterator[pa.RecordBatch]:
+    """The hot keys are others for another seed."""
+    offset = 0
+    while True:
+        yield from workload.sales(
+            20 * _PUSH, rows, _EXPONENT, seed, scattered=True, batch_rows=_PUSH, offset=offset
+        )
+        offset += 20 * _PUSH
+
+
+def serve(run: Any, batches: Iterator[pa.RecordBatch], seconds: float) -> tuple[float, float]:
+    """(tuples per second of processor time, processor time)."""
+    served, spent = run.stats.matched, 0.0
+    while spent < seconds:
+        batch, began = next(batches), time.process_time()
+        for _ in run.push(batch):
+            pass
+        spent += time.process_time() - began
+    return (run.stats.matched - served) / spent, spent
+
+
+def measure(change: Change, machine: Machine) -> dict[str, Any]:
+    """The tuned run's rate in the new state, the running query's over time, and when it is near."""
+    folder = DATA / "cost-moved"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        reader = workload.products(change.rows, ROW_BYTES, 0)
+        master = ss.MasterTable.build(reader, folder / "master", key="product_id", unique=True)
+        return {"name": change.name, **_measure(change, master, machine)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(change: Change, master: Any, machine: Machine) -> dict[str, Any]:
+    memory = int(change.rows * ROW_BYTES * change.percent / 100)
+    join = ss.join(change.join, memory=memory)
+    with join.open(master, on="product_id") as run:
+        before, _ = serve(run, stream(change.rows, 0), change.seconds)
+        rows, seed = change.rows, 1
+        if change.what == "rows":
+            more = workload.products(2 * change.rows, ROW_BYTES, 0).read_all()
+            # In one version: of a delta, every changed key is kept in memory.
+            master = master.upsert(more.slice(change.rows)).compact()
+            rows, seed = 2 * change.rows, 0
+        new = stream(rows, seed)
+        tuned = _tuned_rate(change, master, machine, rows, seed)
+        spent, rates = 0.0, []
+        while spent < change.seconds:
+            rate, seconds = serve(run, new, _STEP)
+            spent += seconds
+            rates.append(rate)
+    last = float(np.median(rates[-4:]))
+    near = [i for i, rate in enumerate(rates) if rate >= _NEAR * tuned]
+    soon = (near[0] + 1) * _STEP if near else None
+    return {"before": before, "tuned": tuned, "rates": rates, "last": last, "seconds_until": soon}
+
+
+def _tuned_rate(change: Change, master: Any, machine: Machine, rows: int, seed: int) -> float:
+    """Of a run with the tuner's settings for the new state, once it has learned."""
+    batches = stream(rows, seed)
+    memory = int(change.rows * ROW_BYTES * change.percent / 100)
+    plan = ss.tune(
+        master, sample=next(batches), on="product_id", memory=memory,
+        joins=[change.join], push=_PUSH, machine=machine,
+    )  # fmt: skip
+    with plan.join.open(master, on="product_id") as run:
+        serve(run, batches, change.seconds)
+        return serve(run, batches, 4 * _STEP)[0]

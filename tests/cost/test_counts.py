@@ -1,0 +1,125 @@
+"""The work that a model expects is the work that a run does.
+
+Counts do not depend on how busy the machine is: pages, iterations, hits and output batches per
+tuple, in the steady state.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import semistream as ss
+from harness import build
+from semistream import workload
+from semistream.cost import Case, Machine, Prediction, Traffic, predict, uniform, zipf
+from semistream.engine.binding import Binding
+from semistream.engine.shape import StreamShape, TableShape
+from semistream.engine.window.tuple_layout import TupleLayout
+
+ROWS, MEMORY, PUSH = 60_000, 600_000, 4_000
+TURNS = 4  # windows that are served before and while it is counted
+FAST = ("sweepjoin", "chybridjoin")
+SLOW = tuple(name for name in ss.ALGORITHMS if name not in FAST)
+OPTIONS: dict[str, dict[str, Any]] = {
+    "sweepjoin": {"front_stage": 0.15},
+    "chybridjoin": {"adapt": False},
+    "cmeshjoin": {"adapt": False},
+    "x-hybridjoin": {"observe": 10_000, "pinned": 0.2},
+    "optimised-x-hybridjoin": {"observe": 10_000},
+}
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> ss.MasterTable:
+    folder: Path = tmp_path_factory.mktemp("counts")
+    rows = workload.products(ROWS, 113, seed=1).read_all()
+    return build(folder / "table", rows, ["product_id"], page_bytes="4KiB")
+
+
+class Stream:
+    """Batches of sales, one after the other."""
+
+    def __init__(self, exponent: float) -> None:
+        self._exponent, self._sent = exponent, 0
+
+    def next(self, rows: int = PUSH) -> pa.RecordBatch:
+        sales = workload.sales(
+            rows, ROWS, self._exponent, seed=3, scattered=True, batch_rows=rows, offset=self._sent
+        )
+        self._sent += rows
+        return next(iter(sales))
+
+
+def expected(
+    join: ss.Join, master: ss.MasterTable, batch: pa.RecordBatch, exponent: float, drained: bool
+) -> Prediction:
+    binding = Binding(master, "product_id", None, join.how)
+    binding.bind(batch.schema)
+    stream = StreamShape.of(batch, TupleLayout(binding, batch.schema))
+    stream = stream.with_widest(8 * len(batch.schema))
+    keys = zipf(ROWS, exponent) if exponent else uniform(ROWS)
+    traffic = Traffic(keys, push=batch.num_rows, drained=drained)
+    return predict(Case(join, TableShape.of(master, binding), stream, traffic, Machine()))
+
+
+def counted(
+    join: ss.Join, master: ss.MasterTable, stream: Stream, push: int, drained: bool
+) -> dict[str, float]:
+    """Work per tuple after the first turns."""
+    with join.open(master, on="product_id") as run:
+
+        def serve(tuples: int) -> int:
+            batches, until = 0, run.stats.matched + tuples
+            while run.stats.matched < until:
+                batches += sum(1 for _ in run.push(stream.next(push)))
+                batches += sum(1 for _ in run.flush()) if drained else 0
+            return batches
+
+        serve(push)
+        window = run.plan.window.capacity if run.plan.window is not None else 2 * push
+        turn = 3 * max(window, push) if drained else TURNS * window
+        serve(turn)
+        before = run.stats.as_dict()
+        batches = serve(turn)
+        after = run.stats.as_dict()
+    served = after["matched"] - before["matched"]
+    found = {name: (after[name] - before[name]) / served for name in after}
+    return {**found, "batches": batches / served}
+
+
+def check(name: str, exponent: float, master: ss.MasterTable, drained: int = 0) -> None:
+    join = ss.join(name, memory=MEMORY, **OPTIONS.get(name, {}))
+    stream, push = Stream(exponent), drained or PUSH
+    model = expected(join, master, stream.next(push), exponent, bool(drained))
+    run = counted(join, master, stream, push, bool(drained))
+    assert model.pages_per_tuple == pytest.approx(run["pages_read"], rel=0.08)
+    assert 1 / model.tuples_per_iteration == pytest.approx(run["iterations"], rel=0.10)
+    if name != "x-hybridjoin":  # whose pinned pages are not a front stage
+        assert model.front_share == pytest.approx(run["front_stage_hits"], abs=0.03)
+    if name == "sweepjoin":
+        assert model.work["batch"] == pytest.approx(run["batches"], rel=0.20)
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize("name", FAST)
+def test_counts_of_a_stream(name: str, exponent: float, master: ss.MasterTable) -> None:
+    check(name, exponent, master)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exponent", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", SLOW)
+def test_counts_of_a_stream_of_the_other_joins(
+    name: str, exponent: float, master: ss.MasterTable
+) -> None:
+    check(name, exponent, master)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sweepjoin", "hybridjoin"])
+def test_counts_of_drained_batches(name: str, master: ss.MasterTable) -> None:
+    check(name, 1.0, master, drained=1_000)

@@ -1,0 +1,105 @@
+"""The cost benchmark goes on where it stopped, and says what it found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab import bench_cost, cost_report
+from lab.bench_cost import SIZES, Results, Task, run, tasks
+from lab.cost_cell import CostCell, case_of, measure
+from lab.cost_data import KINDS, CostData
+from semistream.cost import Machine, predict
+
+
+def rate_entry(name: str, join: str, rate: float, predicted: float) -> dict[str, Any]:
+    cell = {
+        "rows": 1,
+        "percent": 1,
+        "exponent": 1,
+        "scattered": True,
+        "drained": 0,
+        "kind": "plain",
+    }
+    hits = {"hit": 0.5, "predicted_hit": 0.5}
+    return {"name": name, "join": join, "rate": rate, "predicted": predicted, **hits, **cell}
+
+
+@pytest.fixture
+def no_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Results, "factors", lambda self, task: Machine())
+
+
+def some_tasks(done: list[str]) -> list[Task]:
+    def work(name: str, rate: float) -> Any:
+        def measured(factors: Machine) -> dict[str, Any]:
+            done.append(name)
+            return rate_entry(name, name, rate, 1.1 * rate)
+
+        return measured
+
+    return [Task("rates", name, 1, "plain", work(name, 1e6 * i)) for i, name in enumerate("abc", 1)]
+
+
+def test_a_slice_is_continued_and_never_mixed_with_another_commit(
+    tmp_path: Path, no_tables: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, log = tmp_path / "cost.json", list[str]()
+    done: list[str] = []
+    clock = iter([0.0, 0.0, 1e9])
+    monkeypatch.setattr(bench_cost.time, "perf_counter", lambda: next(clock, 1e9))
+    assert run(some_tasks(done), Results(path, False, log.append), 1.0, log.append) == 2
+    assert done == ["a"]
+    monkeypatch.undo()
+    monkeypatch.setattr(Results, "factors", lambda self, task: Machine())
+    results = Results(path, False, log.append)
+    assert run(some_tasks(done), results, 1.0, log.append) == 0
+    assert done == ["a", "b", "c"]
+    assert len(json.loads(path.read_text())["rates"]) == 3
+    monkeypatch.setattr(bench_cost, "_commit", lambda: "another")
+    assert Results(path, False, log.append).report["rates"] == []
+    found = {target["target"]: target["value"] for target in results.report["summary"]["targets"]}
+    assert found["median error"] == pytest.approx(0.1)
+    assert found["share of predictions within 30 %"] == 1.0
+    assert found["pairs of joins in the right order"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("part", "entry", "says"),
+    [
+        ("grid", {"rate": 95.0, "best": 100.0}, "0.95 of the best"),
+        ("auto", {"rate": 9, "best": 10, "picked": "inlj", "best_join": "cinlj"}, "best cinlj"),
+        ("least", {"out_of_reach": True}, "out of reach"),
+        ("moved", {"last": 9, "tuned": 10, "seconds_until": 1.5}, "near after 1.5 s"),
+        ("moved", {"last": 1, "tuned": 10, "seconds_until": None}, "near never"),
+    ],
+)
+def test_lines(part: str, entry: dict[str, Any], says: str) -> None:
+    assert says in cost_report.line(part, {"name": "x", **entry})
+
+
+def test_every_part_has_tasks() -> None:
+    for size in SIZES.values():
+        found = tasks(size, list(bench_cost.PARTS), list(bench_cost.ss.ALGORITHMS))
+        names = [(task.part, task.name) for task in found]
+        assert len(set(names)) == len(names)
+        assert {task.part for task in found} == set(bench_cost.PARTS)
+        assert {task.kind for task in found} == set(KINDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cell_of_every_kind_of_table(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.cost_data.DATA", tmp_path)
+    cell = CostCell("hybridjoin", 20_000, 20, kind=kind, warm_seconds=0.2, seconds=0.2)
+    data = CostData(20_000, kind)
+    data.prepare(lambda text: None)
+    found = measure(cell)
+    expected = predict(case_of(cell, data, Machine()))
+    assert found["served"] > 0
+    assert expected.pages_per_tuple == pytest.approx(found["pages_per_tuple"], rel=0.3)
