@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.engine.binding import Binding
 from semistream.engine.compared_types import compared
 from semistream.engine.conditions import Comparison, comparisons_of
@@ -25,6 +26,7 @@ from semistream.engine.window.hash_window import RingWindow
 from semistream.kernels import states
 
 _MARGIN = 1 + 1e-9  # for rounding: candidates may be too many, never too few
+_MERGED = 2  # up to window // 2 tuples that arrived are merged into the others
 _LOWER, _UPPER = (">=", ">", "=="), ("<=", "<", "==")
 
 
@@ -113,24 +115,40 @@ class BandPairs:
         return rows, slots
 
     def _sort(self) -> None:
-        window, band = self._window, self._band
-        held = window.place
+        """Sort the tuples that wait; most of them were sorted before."""
+        window, held = self._window, self._window.place
         if held == self._held:
             return
-        self._slots = self._values = self._held = None  # free the old order first
-        slots = window.oldest(window.count)
+        arrived = held[0] - self._held[0] if self._held is not None else window.count
+        before, self._held = self._held, None
+        if before is None or _MERGED * arrived > window.count:
+            self._slots = self._values = None  # free the old order first
+            self._widest = 0
+            self._slots, self._values = self._sorted(window.oldest(window.count))
+        else:
+            new = self._sorted(window.newest(arrived))
+            first, kept = window.first, window.count - arrived
+            self._slots, self._values = kernels.order.merge_arrived(
+                self._slots, self._values, first, window.capacity, kept, *new
+            )
+        self._held = held
+
+    def _sorted(self, slots: Any) -> tuple[Any, Any]:
+        """These slots and their values, in the order of the values, without nulls."""
+        window, band = self._window, self._band
         names = [band.column, *([band.other] if band.other else [])]
         columns = window.layout.some(names, window.rows, slots, window.codes[slots])
         valid = np.logical_and.reduce([_valid(column) for column in columns])
         values = [_numbers(column) for column in columns]
         if not valid.all():
             slots, values = slots[valid], [some[valid] for some in values]
-        if band.other and len(slots):
-            self._widest = _widest(values[0], values[1])
+        if band.other and len(slots) and self._widest is not None:
+            widest = _widest(values[0], values[1])
+            self._widest = None if widest is None else max(widest, self._widest)
         sorted_by = values[0]
         del columns, values  # the second column is not needed any more
         order = np.argsort(sorted_by, kind="stable")
-        self._slots, self._values, self._held = slots[order], sorted_by[order], held
+        return slots[order], sorted_by[order]
 
     def _search(self, scan: Scan) -> None:
         band, count, total = self._band, len(scan.codes), len(self._values)
