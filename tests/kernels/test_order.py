@@ -37,3 +37,15 @@ def test_a_ring_stays_sorted_while_tuples_come_and_go(seed: int, kind: type) -> 
         every = (first + np.arange(count)) % capacity
         assert sorted(slots.tolist()) == sorted(every.tolist())
         assert values.tolist() == held[slots].tolist() == sorted(held[every].tolist())
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("seed", range(4))
+def test_places_are_those_of_a_binary_search(seed: int, after: bool) -> None:
+    random = np.random.default_rng(seed)
+    for kind, size in ((np.int64, 0), (np.int64, 50), (np.float64, 300)):
+        values = np.sort(random.integers(0, 60, size)).astype(kind)
+        sought = random.integers(-3, 63, 200).astype(kind)
+        for one in (sought, np.sort(sought), sought[:0]):
+            expected = np.searchsorted(values, one, side="right" if after else "left")
+            assert kernels.order.places_of(values, one, after).tolist() == expected.tolist()

@@ -161,13 +161,19 @@ class BandPairs:
             fine &= _valid(column)
         if band.low:
             low = _numbers(taken[band.low])
-            self._begins = np.searchsorted(self._values, low, side="left")
+            self._begins = _places(self._values, low)
         if band.high:
             high = _numbers(taken[band.high])
-            self._ends = np.searchsorted(self._values, high, side="right")
+            self._ends = _places(self._values, high, after=True)
             if band.other and not band.low:
-                self._begins = np.searchsorted(self._values, _less(high, self._widest), side="left")
+                self._begins = _places(self._values, _less(high, self._widest))
         self._ends = np.where(fine, self._ends, self._begins)
+
+
+def _places(values: Any, sought: Any, after: bool = False) -> Any:
+    if values.dtype != sought.dtype or (sought.dtype == np.float64 and np.isnan(sought).any()):
+        return np.searchsorted(values, sought, side="right" if after else "left")
+    return kernels.order.places_of(values, sought, after)
 
 
 def _numbers(column: pa.Array) -> Any:

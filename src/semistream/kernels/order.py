@@ -52,3 +52,34 @@ def merge_arrived(slots, values, first, capacity, kept, new_slots, new_values):
         found += 1
         n += 1
     return out_slots[:found], out_values[:found]
+
+
+@compiled
+def places_of(values, sought, after):
+    """Where each sought value belongs in sorted ``values``: before equal ones, or ``after`` them.
+
+    Like a binary search, but from the place of the one before: rows of a page are often sorted, and
+    then the next place is near.
+    """
+    places = np.empty(len(sought), np.int64)
+    end, place = len(values), 0
+    for i in range(len(sought)):
+        wanted = sought[i]
+        if i and wanted < sought[i - 1]:
+            low, high = 0, place
+        else:
+            low, high, step = place, place, 1
+            while high < end and (values[high] < wanted or (after and values[high] == wanted)):
+                low = high + 1
+                high += step
+                step <<= 1
+            high = min(high, end)
+        while low < high:
+            middle = (low + high) >> 1
+            if values[middle] < wanted or (after and values[middle] == wanted):
+                low = middle + 1
+            else:
+                high = middle
+        place = low
+        places[i] = place
+    return places
