@@ -24,6 +24,7 @@ from semistream.engine.disk_buffer import Scan
 from semistream.engine.rows.layout import ranges
 from semistream.engine.window.hash_window import RingWindow
 from semistream.kernels import states
+from semistream.master.pages import PageSource
 
 _MARGIN = 1 + 1e-9  # for rounding: candidates may be too many, never too few
 _MERGED = 2  # up to window // 2 tuples that arrived are merged into the others
@@ -114,6 +115,35 @@ class BandPairs:
             rows, slots = rows[waits], slots[waits]
         return rows, slots
 
+    def needed(self, source: PageSource, first: int, last: int) -> Any:
+        """Of these pages those that can have a row in range, by the page index; None: all may.
+
+        Where the condition is on the key, the first keys of a page and of the next one are bounds
+        of its rows.
+        """
+        index, band = source.index, self._band
+        if index is None or not index.by_code or index.has_changes or len(source.key) != 1:
+            return None  # rows of deltas are hidden page by page, from the first to the last
+        if not source.can_address:
+            return None
+        key, kind = source.key[0], source.schema.field(source.key[0]).type
+        if key not in (band.low, band.high) or not _is_its_code(kind):
+            return None
+        self._sort()
+        if self._values.dtype != np.int64:
+            return None
+        lows, total = index.firsts[first : last + 1], len(self._values)
+        highs = np.append(index.firsts, np.iinfo(np.int64).max)[first + 1 : last + 2]
+        begins, ends = np.zeros(len(lows), np.int64), np.full(len(lows), total)
+        if band.low == key:
+            begins = _places(self._values, lows)
+        if band.high == key:
+            ends = _places(self._values, highs, after=True)
+            if band.other and not band.low:
+                begins = _places(self._values, _less(lows, self._widest))
+        needed = ends > begins
+        return None if needed.all() else first + np.flatnonzero(needed)
+
     def _sort(self) -> None:
         """Sort the tuples that wait; most of them were sorted before."""
         window, held = self._window, self._window.place
@@ -168,6 +198,12 @@ class BandPairs:
             if band.other and not band.low:
                 self._begins = _places(self._values, _less(high, self._widest))
         self._ends = np.where(fine, self._ends, self._begins)
+
+
+def _is_its_code(kind: pa.DataType) -> bool:
+    """Whether the code of a key is its number."""
+    types = pa.types
+    return bool(types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind))
 
 
 def _places(values: Any, sought: Any, after: bool = False) -> Any:
