@@ -23,6 +23,8 @@ from semistream.master.store import ALIGNMENT
 from semistream.memory import parse_size
 
 _UNSEEN_WINDOW = 1024
+_KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
+_INDEX_BYTES = 22  # of a page in the index; the rest is for changes
 _PAGE_SCRATCH = 128  # per page of a visit: its number and extent
 
 
@@ -118,7 +120,27 @@ def plan_sweep(
     )
 
 
-def plan_growing(
+def plan_run(
+    join: Planned,
+    table: TableShape,
+    stream: StreamShape,
+    settings: Settings,
+    front: Part,
+    cache: str,
+    held: int,
+) -> MemoryPlan:
+    """A plan for a run whose front stage has ``held`` bytes.
+
+    The index grows with every change of the table. The front stage keeps its size, and with it its
+    rows, until its part has become clearly smaller; the window gives way.
+    """
+    plan = _plan_growing(join, table, stream, settings, front, cache)
+    if plan.front_bytes < held <= plan.front_bytes * _KEPT_SIZE:
+        return _plan_growing(join, table, stream, settings, held, cache)
+    return plan
+
+
+def _plan_growing(
     join: Planned,
     table: TableShape,
     stream: StreamShape,
@@ -128,7 +150,12 @@ def plan_growing(
 ) -> MemoryPlan:
     """A plan for a run: with room for an index that grows, so that memory need not be divided
     again, nor the window be emptied, at every change of the table."""
-    growth = parse_size(join.memory) // settings.index_growth_share if table.by_code else 0
+    growth = 0
+    if table.by_code:
+        # As much again as changes have taken so far: then memory is divided ever more rarely.
+        changed = table.index_bytes - _INDEX_BYTES * table.num_pages
+        budget = parse_size(join.memory)
+        growth = max(budget // settings.index_growth_share, min(changed, budget // 10))
     grown = replace(table, index_bytes=table.index_bytes + growth)
 
     def planned(one: Planned) -> SweepPlan:
