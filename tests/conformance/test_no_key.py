@@ -183,3 +183,31 @@ def test_a_join_by_key_needs_a_key(tmp_path: Path) -> None:
         ss.join("sweepjoin").open(master, where=ss.Compare("x", "<", "low"))
     with pytest.raises(ss.ConfigError, match="give on=, the column to join on, or where="):
         ss.join("meshjoin").open(master)
+
+
+@pytest.mark.parametrize("how", naive.HOWS)
+@pytest.mark.parametrize(
+    ("where", "passes", "pages"),
+    [
+        (ss.Between("v", "x", "y", of="master"), lambda r, o: r["x"] <= o["v"] <= r["y"], 12),
+        (ss.Compare("x", "==", "v"), lambda r, o: r["x"] == o["v"], 12),
+        (ss.Compare("x", ">=", "v"), lambda r, o: r["x"] >= o["v"], 0),
+        (ss.Between("x", "v", "high"), lambda r, o: o["v"] <= r["x"] <= o["high"], 0),
+    ],
+    ids=["between", "equal", "compare", "open to one side"],
+)
+def test_a_condition_on_the_key_reads_only_pages_in_range(
+    tmp_path: Path, where: Any, passes: Any, pages: int, how: str
+) -> None:
+    """``pages``: the most; 0: fewer than all."""
+    data = _master([(i, i + 2) for i in range(3000)])
+    master = build(tmp_path / "t", data, ["v"], page_bytes=1024)
+    stream = _stream([(100, 103), (101, 101), (None, 3), (7, 6), (1500, 1502), (-5, -3)])
+    join = ss.join("meshjoin", memory="1MB", how=how, disk_buffer_pages=4)
+    with join.open(master, where=where) as run:
+        out = drive(run, cut(stream, 3))
+        read = run.stats.pages_read
+    complete = lambda r, o: None not in (r["x"], r["y"]) and passes(r, o)  # noqa: E731
+    expected = naive.join(stream, data, {}, how, where=complete)
+    naive.same_rows(naive.rows_of(out), expected)
+    assert read <= (pages or 2 * master.num_pages - 1)

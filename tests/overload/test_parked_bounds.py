@@ -57,7 +57,7 @@ class TestDeadLetters:
             all_of(run, run.flush())
             assert run.memory["parking"] <= 20_000
             assert sum(part.num_rows for part in run.dead_letters()) == 29_900
-            assert len(run._store.files) == 1
+            assert len(run._store.files) <= 2  # the newest rows may be in two files
             assert run.memory["parking"] < 200
 
     def test_a_new_run_does_not_return_them_again(self, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.engine.binding import Binding
 from semistream.engine.compared_types import compared
 from semistream.engine.conditions import Comparison, comparisons_of
@@ -23,8 +24,10 @@ from semistream.engine.disk_buffer import Scan
 from semistream.engine.rows.layout import ranges
 from semistream.engine.window.hash_window import RingWindow
 from semistream.kernels import states
+from semistream.master.pages import PageSource
 
 _MARGIN = 1 + 1e-9  # for rounding: candidates may be too many, never too few
+_MERGED = 2  # up to window // 2 tuples that arrived are merged into the others
 _LOWER, _UPPER = (">=", ">", "=="), ("<=", "<", "==")
 
 
@@ -112,25 +115,70 @@ class BandPairs:
             rows, slots = rows[waits], slots[waits]
         return rows, slots
 
+    def needed(self, source: PageSource, first: int, last: int) -> Any:
+        """Of these pages those that can have a row in range, by the page index; None: all may.
+
+        Where the condition is on the key, the first keys of a page and of the next one are bounds
+        of its rows.
+        """
+        index, band = source.index, self._band
+        if index is None or not index.by_code or index.has_changes or len(source.key) != 1:
+            return None  # rows of deltas are hidden page by page, from the first to the last
+        if not source.can_address:
+            return None
+        key, kind = source.key[0], source.schema.field(source.key[0]).type
+        if key not in (band.low, band.high) or not _is_its_code(kind):
+            return None
+        self._sort()
+        if self._values.dtype != np.int64:
+            return None
+        lows, total = index.firsts[first : last + 1], len(self._values)
+        highs = np.append(index.firsts, np.iinfo(np.int64).max)[first + 1 : last + 2]
+        begins, ends = np.zeros(len(lows), np.int64), np.full(len(lows), total)
+        if band.low == key:
+            begins = _places(self._values, lows)
+        if band.high == key:
+            ends = _places(self._values, highs, after=True)
+            if band.other and not band.low:
+                begins = _places(self._values, _less(lows, self._widest))
+        needed = ends > begins
+        return None if needed.all() else first + np.flatnonzero(needed)
+
     def _sort(self) -> None:
-        window, band = self._window, self._band
-        held = window.place
+        """Sort the tuples that wait; most of them were sorted before."""
+        window, held = self._window, self._window.place
         if held == self._held:
             return
-        self._slots = self._values = self._held = None  # free the old order first
-        slots = window.oldest(window.count)
+        arrived = held[0] - self._held[0] if self._held is not None else window.count
+        before, self._held = self._held, None
+        if before is None or _MERGED * arrived > window.count:
+            self._slots = self._values = None  # free the old order first
+            self._widest = 0
+            self._slots, self._values = self._sorted(window.oldest(window.count))
+        else:
+            new = self._sorted(window.newest(arrived))
+            first, kept = window.first, window.count - arrived
+            self._slots, self._values = kernels.order.merge_arrived(
+                self._slots, self._values, first, window.capacity, kept, *new
+            )
+        self._held = held
+
+    def _sorted(self, slots: Any) -> tuple[Any, Any]:
+        """These slots and their values, in the order of the values, without nulls."""
+        window, band = self._window, self._band
         names = [band.column, *([band.other] if band.other else [])]
         columns = window.layout.some(names, window.rows, slots, window.codes[slots])
         valid = np.logical_and.reduce([_valid(column) for column in columns])
         values = [_numbers(column) for column in columns]
         if not valid.all():
             slots, values = slots[valid], [some[valid] for some in values]
-        if band.other and len(slots):
-            self._widest = _widest(values[0], values[1])
+        if band.other and len(slots) and self._widest is not None:
+            widest = _widest(values[0], values[1])
+            self._widest = None if widest is None else max(widest, self._widest)
         sorted_by = values[0]
         del columns, values  # the second column is not needed any more
         order = np.argsort(sorted_by, kind="stable")
-        self._slots, self._values, self._held = slots[order], sorted_by[order], held
+        return slots[order], sorted_by[order]
 
     def _search(self, scan: Scan) -> None:
         band, count, total = self._band, len(scan.codes), len(self._values)
@@ -143,13 +191,25 @@ class BandPairs:
             fine &= _valid(column)
         if band.low:
             low = _numbers(taken[band.low])
-            self._begins = np.searchsorted(self._values, low, side="left")
+            self._begins = _places(self._values, low)
         if band.high:
             high = _numbers(taken[band.high])
-            self._ends = np.searchsorted(self._values, high, side="right")
+            self._ends = _places(self._values, high, after=True)
             if band.other and not band.low:
-                self._begins = np.searchsorted(self._values, _less(high, self._widest), side="left")
+                self._begins = _places(self._values, _less(high, self._widest))
         self._ends = np.where(fine, self._ends, self._begins)
+
+
+def _is_its_code(kind: pa.DataType) -> bool:
+    """Whether the code of a key is its number."""
+    types = pa.types
+    return bool(types.is_signed_integer(kind) or types.is_date32(kind) or types.is_timestamp(kind))
+
+
+def _places(values: Any, sought: Any, after: bool = False) -> Any:
+    if values.dtype != sought.dtype or (sought.dtype == np.float64 and np.isnan(sought).any()):
+        return np.searchsorted(values, sought, side="right" if after else "left")
+    return kernels.order.places_of(values, sought, after)
 
 
 def _numbers(column: pa.Array) -> Any:

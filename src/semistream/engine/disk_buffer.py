@@ -46,22 +46,22 @@ class DiskBuffer:
 
     def fill(self, scan: Scan) -> None:
         """Read the next pages of the scan's partition."""
-        first, count = scan.next, min(self.pages, scan.last - scan.next + 1)
+        numbers = scan.following(self.pages)
+        first, count = int(numbers[0]), len(numbers)
         rows: PageRows
         if self._source.can_address:
-            numbers = np.arange(first, first + count)
             read = self.reader.plan(numbers)
             addresses = self._counted(first, count, lambda: self.reader.load(read))
             rows = AddressedRows(self._openers, numbers, addresses, read.sizes)
         else:
-            rows = BatchRows(self.read(first, count), self._context.binding)
+            rows = BatchRows(self.read(first, count), self._context.binding)  # adjacent pages
         scan.fill(rows)
         scan.first = first
         if self._source.index is not None:
             scan.hide(self._source.index)
         if not self._context.binding.has_key:
             scan.codes = np.zeros(len(scan.codes), np.int64)  # every row meets every tuple
-        scan.next += count
+        scan.passed(count)
 
     def _counted(self, first: int, count: int, read: Callable[[], Read]) -> Read:
         reader = self.reader
@@ -90,10 +90,10 @@ class Scan:
     """The position in a partition: pages ``next`` to ``last`` are still to be read.
 
     The pages in the disk buffer are probed together, as one run of rows. ``Scan(0, -1)`` is a
-    partition without pages.
+    partition without pages. ``wanted``: only these pages; default: all.
     """
 
-    def __init__(self, first: int, last: int) -> None:
+    def __init__(self, first: int, last: int, wanted: Any = None) -> None:
         self.begin = first  # number of the partition's first page
         self.next = first
         self.last = last
@@ -103,6 +103,23 @@ class Scan:
         self.valid: Mask | None = None
         self.counts: Any = None  # tuples that each row met
         self.cursor = np.array([0, -1], np.int64)  # row and slot to go on with; -1: a row's first
+        self._wanted = wanted
+        if wanted is not None and not len(wanted):
+            self.next = last + 1
+
+    def following(self, most: int) -> Any:
+        """The next pages to read, at most this many."""
+        if self._wanted is None:
+            return np.arange(self.next, min(self.next + most, self.last + 1))
+        return self._wanted[:most]
+
+    def passed(self, count: int) -> None:
+        """So many of them were read."""
+        if self._wanted is None:
+            self.next += count
+            return
+        self._wanted = self._wanted[count:]
+        self.next = int(self._wanted[0]) if len(self._wanted) else self.last + 1
 
     @property
     def pages(self) -> int:

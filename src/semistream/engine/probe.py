@@ -15,6 +15,7 @@ from semistream.engine.key_match import KeyMatch
 from semistream.engine.output import Output
 from semistream.engine.window.hash_window import HashWindow, RingWindow
 from semistream.kernels import states
+from semistream.master.pages import PageSource
 
 
 def _band_pairs(binding: Binding, window: HashWindow) -> BandPairs | None:
@@ -41,6 +42,10 @@ class Probe:
     @property
     def nbytes(self) -> int:
         return self._rows.nbytes + self._slots.nbytes
+
+    def needed_pages(self, source: PageSource, first: int, last: int) -> Any:
+        """Of these pages those that tuples may match; None: all."""
+        return None if self._band is None else self._band.needed(source, first, last)
 
     def advance(self, scan: Scan) -> bool:
         """Probe rows of the buffer until an output batch is full; True when all were probed.

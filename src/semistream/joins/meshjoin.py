@@ -126,8 +126,10 @@ class Mesh(WindowPolicy):
             return
         first = self._next_page
         last = min(first + self._partition_pages, self.table.num_pages) - 1
-        scan = Scan(first, last)
-        self.buffer.fill(scan)
+        assert self.probe is not None
+        scan = Scan(first, last, self.probe.needed_pages(self.source, first, last))
+        if not scan.ended:
+            self.buffer.fill(scan)
         self.scan = scan
         self._next_page = 0 if last + 1 == self.table.num_pages else last + 1
         self._close_chunk()
@@ -147,8 +149,11 @@ class Mesh(WindowPolicy):
 
     def resume(self) -> None:
         """Lines 9 and 10, then 3 to 5."""
+        assert self.scan is not None
         if self._expiring:
             self._expire()
+        elif self.scan.ended:  # no page of the partition is needed
+            self.partition_done(self.scan)
         else:
             super().resume()
 

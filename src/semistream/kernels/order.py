@@ -1,4 +1,4 @@
-"""Puts output rows into the order of their tuples."""
+"""Orders: output rows by their tuples, and waiting tuples by a value."""
 
 import numpy as np
 
@@ -23,3 +23,63 @@ def by_number(numbers, count):
         order[ends[number]] = i
         ends[number] += 1
     return order
+
+
+@compiled
+def merge_arrived(slots, values, first, capacity, kept, new_slots, new_values):
+    """The slots of a ring in the order of their values, after some of the oldest have left and
+    others have arrived; both lists are sorted.
+
+    ``first`` is the slot of the oldest tuple, and ``kept`` how many from it on were sorted before.
+    """
+    out_slots = np.empty(kept + len(new_slots), slots.dtype)
+    out_values = np.empty(len(out_slots), values.dtype)
+    found, n = 0, 0
+    for i in range(len(slots)):
+        age = slots[i] - first
+        if age < 0:
+            age += capacity
+        if age >= kept:
+            continue
+        while n < len(new_slots) and new_values[n] < values[i]:
+            out_slots[found], out_values[found] = new_slots[n], new_values[n]
+            found += 1
+            n += 1
+        out_slots[found], out_values[found] = slots[i], values[i]
+        found += 1
+    while n < len(new_slots):
+        out_slots[found], out_values[found] = new_slots[n], new_values[n]
+        found += 1
+        n += 1
+    return out_slots[:found], out_values[:found]
+
+
+@compiled
+def places_of(values, sought, after):
+    """Where each sought value belongs in sorted ``values``: before equal ones, or ``after`` them.
+
+    Like a binary search, but from the place of the one before: rows of a page are often sorted, and
+    then the next place is near.
+    """
+    places = np.empty(len(sought), np.int64)
+    end, place = len(values), 0
+    for i in range(len(sought)):
+        wanted = sought[i]
+        if i and wanted < sought[i - 1]:
+            low, high = 0, place
+        else:
+            low, high, step = place, place, 1
+            while high < end and (values[high] < wanted or (after and values[high] == wanted)):
+                low = high + 1
+                high += step
+                step <<= 1
+            high = min(high, end)
+        while low < high:
+            middle = (low + high) >> 1
+            if values[middle] < wanted or (after and values[middle] == wanted):
+                low = middle + 1
+            else:
+                high = middle
+        place = low
+        places[i] = place
+    return places

@@ -146,6 +146,15 @@ class RingWindow(HashWindow):
         positions = np.arange(self._first, self._first + count)
         return (positions % self.capacity).astype(np.int32)
 
+    def newest(self, count: int) -> Slots:
+        start = self._first + self.count - count
+        return (np.arange(start, start + count) % self.capacity).astype(np.int32)
+
+    @property
+    def first(self) -> int:
+        """The slot of the oldest tuple."""
+        return self._first
+
     def expire(self, count: int) -> None:
         """Remove the oldest ``count`` tuples."""
         self.rows.free(self.oldest(count))

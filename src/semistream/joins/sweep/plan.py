@@ -10,19 +10,21 @@ from semistream.engine.plan import (
     MemoryPlan,
     Part,
     Planned,
+    TooSmallError,
     buffer_pages,
     fixed_bytes,
     within_budget,
 )
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
-from semistream.errors import BudgetError
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
 from semistream.master.store import ALIGNMENT
 from semistream.memory import parse_size
 
 _UNSEEN_WINDOW = 1024
+_KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
+_INDEX_BYTES = 22  # of a page in the index; the rest is for changes
 _PAGE_SCRATCH = 128  # per page of a visit: its number and extent
 
 
@@ -46,12 +48,36 @@ class SweepPlan(MemoryPlan):
         gathered = max(0, self.extra_bytes - offered)
         found = super().components(index_bytes)
         found["window"] -= self.extra_bytes
+        found["disk buffer"] -= self.growth
         found["front stage"] += self.extra_bytes - gathered
         found["pending output"] += gathered
         return found
 
 
 def plan_sweep(
+    join: Planned,
+    table: TableShape,
+    stream: StreamShape,
+    settings: Settings,
+    front: Part,
+    cache: str,
+) -> SweepPlan:
+    """With room for an index that grows, if the budget allows it, so that memory need not be
+    divided again, nor the window be emptied, at every change of the table."""
+    if not table.by_code:
+        return _divided(join, table, stream, settings, front, cache)
+    # As much again as changes have taken so far: then memory is divided ever more rarely.
+    changed = table.index_bytes - _INDEX_BYTES * table.num_pages
+    budget = parse_size(join.memory)
+    growth = max(budget // settings.index_growth_share, min(changed, budget // 10))
+    grown = replace(table, index_bytes=table.index_bytes + growth)
+    try:
+        return replace(_divided(join, grown, stream, settings, front, cache), growth=growth)
+    except TooSmallError:
+        return _divided(join, table, stream, settings, front, cache)
+
+
+def _divided(
     join: Planned,
     table: TableShape,
     stream: StreamShape,
@@ -121,29 +147,30 @@ def plan_sweep(
     )
 
 
-def plan_growing(
+def plan_run(
     join: Planned,
     table: TableShape,
     stream: StreamShape,
     settings: Settings,
     front: Part,
     cache: str,
+    held: int,
 ) -> MemoryPlan:
-    """A plan for a run: with room for an index that grows, so that memory need not be divided
-    again, nor the window be emptied, at every change of the table."""
-    growth = parse_size(join.memory) // settings.index_growth_share if table.by_code else 0
-    grown = replace(table, index_bytes=table.index_bytes + growth)
+    """A plan for a run whose front stage has ``held`` bytes.
 
-    def planned(one: Planned) -> SweepPlan:
-        return replace(plan_sweep(one, grown, stream, settings, front, cache), growth=growth)
+    The index grows with every change of the table. The front stage keeps its size, and with it its
+    rows, until its part has become clearly smaller; the window gives way.
+    """
 
-    try:
-        return within_budget(join, planned)
-    except BudgetError:
-        if not growth:
-            raise
-    grown, growth = table, 0
-    return within_budget(join, planned)
+    def divided(part: Part) -> MemoryPlan:
+        return within_budget(
+            join, lambda one: plan_sweep(one, table, stream, settings, part, cache)
+        )
+
+    plan = divided(front)
+    if plan.front_bytes < held <= plan.front_bytes * _KEPT_SIZE:
+        return divided(held)
+    return plan
 
 
 def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings) -> int:

@@ -6,6 +6,7 @@ from bisect import bisect_right
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from semistream import kernels
 from semistream.engine.context import Context
@@ -44,6 +45,21 @@ class Route:
     def farthest(self, window: StretchWindow) -> int:
         """The stretch with waiting tuples to which the sweep comes last; -1 if none wait."""
         return window.farthest(self._position % len(self._stretches))
+
+    def release(self, window: StretchWindow, most: int) -> list[pa.Array] | None:
+        """The stream's columns of up to ``most`` tuples to which the sweep comes last, which leave
+        the window; None if none wait."""
+        taken: list[tuple[Any, Any]] = []
+        while most > 0 and (stretch := self.farthest(window)) >= 0:
+            taken.append(window.pop(stretch, most))
+            most -= len(taken[-1][0])
+        if not taken:
+            return None
+        columns = window.take(np.concatenate([slots for slots, _ in taken]))
+        for slots, chunks in taken:
+            window.leave(slots)
+            window.free(slots, chunks)
+        return columns
 
     @property
     def most_visits(self) -> int:

@@ -48,7 +48,7 @@ from semistream.engine.front.choice import check_front_stage
 from semistream.engine.front.counting_cache import CountingCache
 from semistream.engine.intake import Slice
 from semistream.engine.memory_mover import Limits, MemoryMover, starting_at
-from semistream.engine.plan import MemoryPlan, Part
+from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
 from semistream.engine.rows.page_opener import LoadedPages
@@ -57,7 +57,7 @@ from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window_policy import check_tuples_fit
 from semistream.joins.base import Join
 from semistream.joins.sweep.offers import Offers
-from semistream.joins.sweep.plan import SweepPlan, plan_growing, plan_sweep, visit_scratch
+from semistream.joins.sweep.plan import SweepPlan, plan_run, plan_sweep, visit_scratch
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
@@ -69,7 +69,6 @@ from semistream.kernels import states
 from semistream.master.pages import PageSource
 
 LIMITS = Limits(start=0.3, idle=0.6)
-_KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
 _NO_SLOTS = np.zeros(0, np.int32)
 
 
@@ -179,29 +178,15 @@ class Sweep(Policy):
 
     @property
     def can_switch(self) -> bool:
-        kept, window = self._switch.kept, self._window
-        if window is None or not window.count:
-            return True
-        urgent = self._visits and not self._visits[0].in_base
-        return kept > 0 and not urgent and not self._route.waiting_from(window, kept)
+        return not self.held or self._switch.is_ready(self._window, self._visits, self._route)
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         settings, cache, share = self.context.settings, self.join.cache, self.join.front_share
         if self._mover is not None:
             cache = "counting with a sketch" if self._mover.idle else "counting"
             share = self._mover.share
-
-        def divided(part: Part) -> MemoryPlan:
-            return plan_growing(self.join, table, stream, settings, part, cache)
-
-        plan, front = divided(share), self.front
-        if front is None or self._is_moving:
-            return plan
-        # The index grows with every change of the table. The front stage keeps its size, and with
-        # it its rows, until its part has become clearly smaller; the window gives way.
-        if plan.front_bytes < front.nbytes <= plan.front_bytes * _KEPT_SIZE:
-            return divided(front.nbytes)
-        return plan
+        held = 0 if self.front is None or self._is_moving else self.front.nbytes
+        return plan_run(self.join, table, stream, settings, share, cache, held)
 
     @property
     def _is_moving(self) -> bool:
@@ -295,19 +280,9 @@ class Sweep(Policy):
 
     def release(self, most: int) -> pa.RecordBatch | None:
         """Tuples of the stretches to which the sweep comes last."""
-        window, taken = self._window, []
-        while window is not None and most > 0:
-            stretch = self._route.farthest(window)
-            if stretch < 0:
-                break
-            taken.append(window.pop(stretch, most))
-            most -= len(taken[-1][0])
-        if window is None or not taken:
+        columns = None if self._window is None else self._route.release(self._window, most)
+        if columns is None:
             return None
-        columns = window.take(np.concatenate([slots for slots, _ in taken]))
-        for slots, chunks in taken:
-            window.leave(slots)
-            window.free(slots, chunks)
         self.full = False
         return pa.RecordBatch.from_arrays(columns, schema=self.context.binding.stream_schema)
 

@@ -9,9 +9,11 @@ changed since: the row that they read is hidden in the new version.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from semistream.joins.sweep.read_ahead import Visit
+from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretches import Stretches
 from semistream.keys import Codes
 from semistream.master.changed import contains
@@ -33,6 +35,11 @@ class VersionSwitch:
         self.kept = 0
         if fits and new.index is not None and new.shares_base(old) and new.distinct == old.distinct:
             self.kept = stretches.base if Stretches(new.index, pages).has_base_of(stretches) else 0
+
+    def is_ready(self, window: Any, visits: Sequence[Visit], route: Route) -> bool:
+        """Whether no tuple waits that must be served before. Visits to deltas come first."""
+        urgent = visits and not visits[0].in_base
+        return self.kept > 0 and not urgent and not route.waiting_from(window, self.kept)
 
     def done(self, index: PageIndex, waits: bool) -> None:
         """The run has this version now; ``waits``: with older tuples."""
