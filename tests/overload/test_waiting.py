@@ -244,6 +244,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         ({"unmatched": "park", "parking": ss.Parking("p", recover="checkpoint")}, "for a run"),
         ({"unmatched": "park", "parking": ss.Parking("p")}, "has none: give a master table"),
         ({"batch_time": "5s", "backlog": __file__}, "is a file"),
+        ({"deferred_topic": {"topic": "t"}}, "needs batch_time"),
+        ({"batch_time": "5s", "deferred_topic": {"topic": "t"}}, "needs servers"),
+        ({"batch_time": "5s", "deferred_topic": {"tpic": "t"}}, "did you mean 'topic'"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], says: str, tmp_path: Path) -> None:
