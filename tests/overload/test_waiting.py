@@ -17,8 +17,6 @@ from overload.kit import MASTER, numbers
 from overload.waiting_kit import Query, batches, build_table
 from servers import execute, postgres_server
 
-pytest.importorskip("pyspark")
-
 
 class Killed(Exception):  # noqa: N818
     """The driver dies here."""
