@@ -17,8 +17,6 @@ from overload.kit import MASTER, numbers
 from overload.waiting_kit import Query, batches, build_table
 from servers import execute, postgres_server
 
-pytest.importorskip("pyspark")
-
 
 class Killed(Exception):  # noqa: N818
     """The driver dies here."""
@@ -137,25 +135,26 @@ def postgres() -> Iterator[Any]:
         yield server
 
 
-@pytest.mark.parametrize(
-    "output",
-    [
+@pytest.fixture(
+    params=[
         "parquet",
         pytest.param("delta", marks=pytest.mark.slow),
         pytest.param("postgresql", marks=pytest.mark.slow),
-    ],
+    ]
 )
+def warehouse(request: pytest.FixtureRequest) -> dict[str, str]:
+    if request.param != "postgresql":
+        return {"output": request.param}
+    url = request.getfixturevalue("postgres").get_uri()
+    execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
+    return {"output": request.param, "url": url}
+
+
 @pytest.mark.parametrize("point", ["staged", "published", "committed", "dead letters", "swept"])
-def test_a_driver_killed_at(
-    point: str, output: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+def test_a_driver_killed_at(point: str, warehouse: dict[str, str], tmp_path: Path) -> None:
     """Its successor replays the batch, cut in another way, and every row is somewhere, once."""
     table = build_table(tmp_path, list(range(0, 100, 2)))
-    url = ""
-    if output == "postgresql":
-        url = request.getfixturevalue("postgres").get_uri()
-        execute(url, "DROP SCHEMA public CASCADE", "CREATE SCHEMA public")
-    query = Query(tmp_path, output=output, url=url, batch_time="4s", parking={"max_rows": 8})
+    query = Query(tmp_path, batch_time="4s", parking={"max_rows": 8}, **warehouse)
     query.run(0, [batches([*range(40), None], 0)])
     table.upsert(_rows(1, 3, 5))
     kill_at(query, point)
@@ -215,11 +214,12 @@ def test_a_driver_that_hangs_and_goes_on_beside_its_successor(
     assert successor.waiting("deferred") == []
 
 
-def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
+def test_a_full_disk_loses_nothing(warehouse: dict[str, str], tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk") as disk:
         build_table(tmp_path, list(range(0, 100, 2)))
         (disk.path / "waiting").mkdir()
-        query = Query(tmp_path, batch_time="3s", backlog=disk.path / "waiting", parking={})
+        folder = disk.path / "waiting"
+        query = Query(tmp_path, batch_time="3s", backlog=folder, parking={}, **warehouse)
         query.run(0, [batches(list(range(50)), 0)])
         disk.fill()
         with pytest.raises(ss.SemistreamError, match="cannot be written"):
@@ -244,6 +244,9 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
         ({"unmatched": "park", "parking": ss.Parking("p", recover="checkpoint")}, "for a run"),
         ({"unmatched": "park", "parking": ss.Parking("p")}, "has none: give a master table"),
         ({"batch_time": "5s", "backlog": __file__}, "is a file"),
+        ({"deferred_topic": {"topic": "t"}}, "needs batch_time"),
+        ({"batch_time": "5s", "deferred_topic": {"topic": "t"}}, "needs servers"),
+        ({"batch_time": "5s", "deferred_topic": {"tpic": "t"}}, "did you mean 'topic'"),
     ],
 )
 def test_options_that_do_not_fit(options: dict[str, Any], says: str, tmp_path: Path) -> None:

@@ -8,9 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import naive
 import semistream as ss
+
+pytest.importorskip("pyspark")
+
 from overload.kit import MASTER, STREAM
 from semistream.overload import turn
 from semistream.overload.keeper import Keeper, Waiting

@@ -150,6 +150,12 @@ def test_a_good_file(write: Any) -> None:
         ("using: chybridjoin", "batch_time: 5s", 1, "batch_time and parking need .*no steps"),
         ("using: chybridjoin", "parking: {{path: x, max_rows: 0}}", 21, "max_rows: '0'"),
         ("using: chybridjoin", "parking: {{path: x, max_age: old}}", 21, "max_age: 'old'"),
+        (
+            "using: chybridjoin",
+            "deferred_topic: {{servers: h, topic: t}}",
+            1,
+            "deferred_topic needs batch_time",
+        ),
         ("using: chybridjoin", "backlog: x", 1, "backlog is for batch_time or parking"),
         ("using: chybridjoin", "unknown: 1", 21, "unknown: .*unknown field"),
     ],
@@ -246,6 +252,10 @@ parking:
   max_rows: 5
 batch_time: 5s
 backlog: x
+deferred_topic:
+  servers: host:9092
+  topic: t
+  options: {a: 1}
 checkpoint: x
 trigger: now
 memory: auto

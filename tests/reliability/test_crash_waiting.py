@@ -15,8 +15,6 @@ from reliability.disk import POWER, Crash, Loss
 from reliability.recorder import recording
 from reliability.tally import Tally
 
-pytest.importorskip("pyspark")
-
 LONG = (pytest.mark.slow, pytest.mark.long)
 FIRST = [*range(24), None]
 SECOND = [*range(20, 40), None]

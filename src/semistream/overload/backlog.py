@@ -21,9 +21,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from semistream.errors import SemistreamError
+from semistream.errors import ConfigError, SemistreamError
 from semistream.master.files import Files
 from semistream.overload.backlog_state import State, WaitingFile
+from semistream.overload.topic_rows import TopicRows
 from semistream.sinks.contract import Mark, safe_name
 from semistream.sinks.disk import make_folders, names, remove, sync_folders, writing
 from semistream.sinks.files import check_complete
@@ -37,7 +38,14 @@ _ROWS, _STATE, _DRAFT, _LOCK = ".arrow", ".state", ".draft", "lock"
 class Backlog:
     """The waiting rows of one query, in a folder that driver and workers share."""
 
-    def __init__(self, path: str | os.PathLike[str], query: str, disk: Files | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        query: str,
+        disk: Files | None = None,
+        topic: TopicRows | None = None,
+    ) -> None:
+        self.topic = topic
         self.top = Path(os.path.abspath(path))
         self.query = query
         self.folder = self.top / safe_name(query)
@@ -79,8 +87,23 @@ class Backlog:
                 raise
             yield WaitingFile(path.name, count, nbytes, **about)
 
+    def defer(
+        self, rows: Iterable[pa.RecordBatch], base: int, **about: Any
+    ) -> Iterator[WaitingFile]:
+        """Write deferred rows to the topic, if there is one; they are only ever read as a whole."""
+        if self.topic is not None:
+            return self.topic.write(rows, **about)
+        return self.write(rows, base, **about)
+
     def read(self, file: WaitingFile) -> list[pa.RecordBatch]:
-        """All rows of a file, mapped."""
+        """All rows of a file, mapped; or of a message."""
+        if file.is_message:
+            if self.topic is None:
+                raise ConfigError(
+                    f"rows of query {self.query} wait in a Kafka topic; give deferred_topic= as "
+                    "before"
+                )
+            return self.topic.read(file)
         path = self.folder / file.name
         try:
             with pa.memory_map(str(path)) as mapped:
@@ -118,7 +141,8 @@ class Backlog:
         """
         with writing(self.folder):
             make_folders(self.disk, self.folder)
-            check_complete(self.disk, {self.folder / file.name: file.nbytes for file in added})
+            sizes = {self.folder / f.name: f.nbytes for f in added if not f.is_message}
+            check_complete(self.disk, sizes)
             state = replace(state, number=max([state.number, *self._numbers()]) + 1)
             draft = self.folder / f"{state.number:012d}-{uuid.uuid4().hex}{_DRAFT}"
             try:

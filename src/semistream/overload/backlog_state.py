@@ -23,7 +23,7 @@ from semistream.overload.options import Parking
 from semistream.overload.row_set import RowSet
 
 FORMAT = 1
-_NAME = re.compile(r"\d{12,}-[0-9a-f]{32}\.arrow")
+_NAME = re.compile(r"\d{12,}-[0-9a-f]{32}\.arrow|\d+@\d+")  # a file, or partition@offset
 MERGE = 8  # parked files of about the same size that become one
 _MOST_SPAN = 0.05  # of max_age: how far apart in time the rows of a file may have been parked
 
@@ -51,6 +51,11 @@ class WaitingFile:
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):  # it must not lead out of the folder
             raise ValueError(f"{self.name!r} is not the name of a file of waiting rows")
+
+    @property
+    def is_message(self) -> bool:
+        """Whether its rows are in a topic, not in a file."""
+        return "@" in self.name
 
     @property
     def gone_rows(self) -> RowSet:

@@ -23,6 +23,7 @@ from semistream.errors import ConfigError, SemistreamError
 from semistream.overload.backlog import FILE_ROWS, Backlog
 from semistream.overload.backlog_state import Changes, State, WaitingFile
 from semistream.overload.options import Parking
+from semistream.overload.topic_rows import TopicRows
 from semistream.overload.turn import Turn
 from semistream.sinks.contract import Batch, Mark, Sink, Staged
 
@@ -34,12 +35,14 @@ class Waiting:
     """The options: how long a batch may take, and what happens to unmatched rows.
 
     ``path``: the folder of waiting rows. ``dead_letters``: where parked rows go in the end.
+    ``deferred_topic``: where deferred rows wait, instead of the folder.
     """
 
     path: str | Path
     seconds: float | None = None
     parking: Parking | None = None
     dead_letters: Sink | None = None
+    deferred_topic: TopicRows | None = None
     clock: Callable[[], float] = field(default=time.time)
 
 
@@ -49,7 +52,7 @@ class Keeper:
     def __init__(self, options: Waiting, sink: Sink, query: str) -> None:
         self._options = options
         self._sink = sink
-        self.backlog = Backlog(options.path, query)
+        self.backlog = Backlog(options.path, query, topic=options.deferred_topic)
         self.state = State()
         self._written = 0  # the state whose dead letters this keeper has written
 

@@ -170,7 +170,7 @@ class TaskTurn:
             if turn.seconds is None or turn.clock() - turn.started < turn.seconds:
                 self._merge(group)
         assert self.schema is not None
-        self.changes.added += turn.backlog.write(
+        self.changes.added += turn.backlog.defer(
             self._left, turn.base, since=turn.clock(), columns=len(self.schema)
         )
         self._written_at = turn.clock()

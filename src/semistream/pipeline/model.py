@@ -299,6 +299,14 @@ class Park(Part):
         return None if age is None else _duration(age)
 
 
+class DeferredTopic(Part):
+    """A Kafka topic for deferred rows."""
+
+    servers: Text
+    topic: Text
+    options: Options = {}
+
+
 class Pipeline(Part):
     """The top level of the file."""
 
@@ -311,6 +319,7 @@ class Pipeline(Part):
     parking: Park | None = None
     batch_time: Text | None = None
     backlog: Text | None = None
+    deferred_topic: DeferredTopic | None = None
     checkpoint: Text
     trigger: Text = "now"
     memory: int | str = Field("256MB", validate_default=True)
@@ -372,6 +381,8 @@ class Pipeline(Part):
         parking, dead = self.parking, self.dead_letter
         if self.backlog is not None and not self.waits:
             raise ValueError("backlog is for batch_time or parking")
+        if self.deferred_topic is not None and self.batch_time is None:
+            raise ValueError("deferred_topic needs batch_time")
         if not self.waits:
             return self
         if self.sink.output == "spark" or self.steps:

@@ -49,7 +49,9 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
     if pipeline.dead_letter is not None:
         lines.append(f"  unmatched   {pipeline.dead_letter.output} {pipeline.dead_letter.path}")
     if pipeline.batch_time is not None:
-        lines.append(f"  batch time  {pipeline.batch_time}, then rows are deferred")
+        topic = pipeline.deferred_topic
+        place = "" if topic is None else f" to the topic {topic.topic}"
+        lines.append(f"  batch time  {pipeline.batch_time}, then rows are deferred{place}")
     if pipeline.parking is not None:
         limits = [
             f"{name} {value}"

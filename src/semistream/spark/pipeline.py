@@ -88,9 +88,10 @@ def _lookups(pipeline: Pipeline, masters: Sequence[Any]) -> list[Lookup]:
 
 def waiting_options_of(pipeline: Pipeline) -> dict[str, Any]:
     """Where rows wait, and where they go in the end."""
-    parking, dead = pipeline.parking, pipeline.dead_letter
+    parking, dead, topic = pipeline.parking, pipeline.dead_letter, pipeline.deferred_topic
     return {
         "backlog": pipeline.backlog,
+        "deferred_topic": None if topic is None else topic.model_dump(),
         "parking": None
         if parking is None
         else Parking(os.path.abspath(parking.path), parking.max_age, parking.max_rows),

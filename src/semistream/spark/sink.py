@@ -13,7 +13,7 @@ import contextlib
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -82,6 +82,7 @@ def to_warehouse(
     parking: Parking | None = None,
     dead_letters: str | os.PathLike[str] | Sink | None = None,
     backlog: str | os.PathLike[str] | None = None,
+    deferred_topic: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> DataStreamWriter:
     """A stream writer that joins ``df`` with master tables and writes the result exactly once.
@@ -112,6 +113,9 @@ def to_warehouse(
     backlog
         The folder for waiting rows, which driver and executors share. Default: that of
         ``parking``, or one below the sink's ``path``.
+    deferred_topic
+        Keep deferred rows in a Kafka topic instead: ``{"servers": "host:9092", "topic": "name"}``,
+        and ``options`` of the client.
     """
     waiting: dict[str, Any] = {
         "batch_time": batch_time,
@@ -119,6 +123,7 @@ def to_warehouse(
         "parking": parking,
         "dead_letters": dead_letters,
         "backlog": backlog,
+        "deferred_topic": deferred_topic,
     }
     if any(value is not None for value in waiting.values()) or not has(SINK):
         waiting |= {"output": output, "memory": memory, "using": using}
@@ -140,6 +145,7 @@ def write_each_batch(
     parking: Parking | None = None,
     dead_letters: str | os.PathLike[str] | Sink | None = None,
     backlog: str | os.PathLike[str] | None = None,
+    deferred_topic: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
     **options: Any,
 ) -> DataStreamWriter:
@@ -162,6 +168,7 @@ def write_each_batch(
         parking=parking,
         dead_letters=dead_letters,
         backlog=backlog,
+        deferred_topic=deferred_topic,
         clock=clock,
     )
     if waiting is not None:

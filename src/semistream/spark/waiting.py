@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,10 +21,11 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 
 from semistream.durations import parse_duration
-from semistream.errors import ConfigError, SemistreamError
+from semistream.errors import ConfigError, SemistreamError, unknown
 from semistream.master import MasterTable
 from semistream.overload.keeper import Keeper, Waiting
 from semistream.overload.options import Parking
+from semistream.overload.topic_rows import TopicRows
 from semistream.overload.turn import TaskTurn, Turn
 from semistream.sinks import Batch, Sink, Staged, open_sink
 from semistream.sinks.files import check_writable
@@ -47,6 +48,7 @@ def waiting_options(
     parking: Parking | None = None,
     dead_letters: str | os.PathLike[str] | Sink | None = None,
     backlog: str | os.PathLike[str] | None = None,
+    deferred_topic: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Waiting | None:
     """Check the options together; None if no row ever waits."""
@@ -54,6 +56,8 @@ def waiting_options(
         raise ConfigError(f'unmatched={unmatched!r} is unknown; give "park" or leave it out')
     if (unmatched == "park") != (parking is not None):
         raise ConfigError('give unmatched="park" and parking=ss.Parking(folder) together')
+    if batch_time is None and deferred_topic is not None:
+        raise ConfigError("deferred_topic needs batch_time")
     if batch_time is None and parking is None:
         if dead_letters is not None or backlog is not None:
             raise ConfigError("dead_letters and backlog need batch_time or parking")
@@ -80,7 +84,19 @@ def waiting_options(
         raise ConfigError(
             f"dead_letters={sink.target!r}: the sink writes there, too; use another folder"
         )
-    return Waiting(os.path.abspath(folder), seconds, parking, sink, clock)
+    return Waiting(
+        os.path.abspath(folder), seconds, parking, sink, _topic_of(deferred_topic), clock
+    )
+
+
+def _topic_of(given: Mapping[str, Any] | None) -> TopicRows | None:
+    if given is None:
+        return None
+    known = ("servers", "topic", "options")
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"deferred_topic: {unknown('field', str(name), known)}")
+    return TopicRows(given.get("servers", ""), given.get("topic", ""), given.get("options") or {})
 
 
 def _check_parking(plan: SinkPlan, parking: Parking, dead_letters: Any) -> None:
@@ -176,6 +192,7 @@ def drain(
     parking: Parking | None = None,
     dead_letters: str | os.PathLike[str] | Sink | None = None,
     backlog: str | os.PathLike[str] | None = None,
+    deferred_topic: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
     **options: Any,
 ) -> dict[str, float]:
@@ -201,6 +218,7 @@ def drain(
         parking=parking,
         dead_letters=dead_letters,
         backlog=backlog,
+        deferred_topic=deferred_topic,
         clock=clock,
     )
     assert waits is not None
