@@ -56,6 +56,7 @@ PROBES = (
     Probe("meshjoin"),
     Probe("hybridjoin"),
     Probe("inlj", push=4_000),
+    Probe("sweepjoin", skew=1.2, options={"front_stage": 0.3}),
     Probe("cmeshjoin", skew=1.0, options=_FEW_ROWS),
     Probe("meshjoin", options={"disk_buffer_pages": 4}),
     Probe("hybridjoin", options={"disk_buffer_pages": 2}),
@@ -70,7 +71,6 @@ PROBES = (
     Probe("sweepjoin", push=100, drained=True, options={"front_stage": 0.05}),
     Probe("meshjoin", push=200),
     Probe("chybridjoin", _SMALL, skew=1.0, options=_FEW_ROWS),
-    Probe("sweepjoin", skew=1.2, options={"front_stage": 0.3}),
 )
 
 
