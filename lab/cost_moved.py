@@ -6,7 +6,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -76,9 +76,9 @@ def measure(change: Change, machine: Machine) -> dict[str, Any]:
 
 
 def _measure(change: Change, master: Any, machine: Machine) -> dict[str, Any]:
-    memory = int(change.rows * ROW_BYTES * change.percent / 100)
-    join = ss.join(change.join, memory=memory)
-    with join.open(master, on="product_id") as run:
+    """The running query was tuned for the old state, and adapts from there."""
+    join = _tuned(change, master, machine, stream(change.rows, 0))
+    with replace(join, adapt=True).open(master, on="product_id") as run:
         before, _ = serve(run, stream(change.rows, 0), change.seconds)
         rows, seed = change.rows, 1
         if change.what == "rows":
@@ -102,11 +102,18 @@ def _measure(change: Change, master: Any, machine: Machine) -> dict[str, Any]:
 def _tuned_rate(change: Change, master: Any, machine: Machine, rows: int, seed: int) -> float:
     """Of a run with the tuner's settings for the new state, once it has learned."""
     batches = stream(rows, seed)
+    join = _tuned(change, master, machine, batches)
+    with join.open(master, on="product_id") as run:
+        serve(run, batches, change.seconds)
+        return serve(run, batches, 4 * _STEP)[0]
+
+
+def _tuned(
+    change: Change, master: Any, machine: Machine, batches: Iterator[pa.RecordBatch]
+) -> ss.Join:
     memory = int(change.rows * ROW_BYTES * change.percent / 100)
     plan = ss.tune(
         master, sample=next(batches), on="product_id", memory=memory,
         joins=[change.join], push=_PUSH, machine=machine,
     )  # fmt: skip
-    with plan.join.open(master, on="product_id") as run:
-        serve(run, batches, change.seconds)
-        return serve(run, batches, 4 * _STEP)[0]
+    return plan.join  # type: ignore[no-any-return]

@@ -21,7 +21,7 @@ from semistream.tuning.curves import curves, draw
 from semistream.tuning.plan import TuningPlan
 from semistream.tuning.search import tuned
 
-ROWS, PAGE, ROW = 2_000_000, 32 << 10, 113
+ROWS, PAGE, ROW = 2_000_000, 16 << 10, 113
 STREAM = pa.schema([("sale_id", pa.int64()), ("product_id", pa.int64()), ("quantity", pa.int32())])
 MASTER = pa.schema([("product_id", pa.int64()), ("price", pa.float64()), ("text", pa.string())])
 DOCS = Path(__file__).resolve().parent.parent / "docs"

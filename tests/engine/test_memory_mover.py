@@ -87,6 +87,7 @@ class World:
     mover: MemoryMover = field(default_factory=lambda: MemoryMover(LIMITS))
     stats: Stats = field(default_factory=Stats)
     cached: int = 100  # rows in the front stage, of 100
+    refreshed: list[int] = field(default_factory=list)
 
     def sweep(self, gain: float = 1.0, waiting: int = 100, left: int = 0) -> None:
         """The front stage would gain ``gain`` times as much as the window."""
@@ -98,7 +99,11 @@ class World:
         row, window = 100, 1_000_000
         coldest = gain * 0.5 / window * 1_000 * row
         front: Any = SimpleNamespace(
-            count=self.cached, capacity=100, nbytes=100 * row, coldest=coldest
+            count=self.cached,
+            capacity=100,
+            nbytes=100 * row,
+            coldest=coldest,
+            refresh=lambda: self.refreshed.append(len(self.refreshed)),
         )
         waits: Any = SimpleNamespace(capacity=100, count=left, nbytes=window)
         self.mover.round_done(front, waits, self.stats)
@@ -252,6 +257,7 @@ def test_after_the_share_of_hits_has_changed_decisions_come_soon_again() -> None
             world.sweep(gain=10.0)
     assert not calm.mover.moves
     assert shaken.mover.moves
+    assert (len(calm.refreshed), len(shaken.refreshed)) == (0, 1)
 
 
 @pytest.mark.parametrize(("rows", "soon"), [(1_000, False), (1_200, False), (2_000, True)])

@@ -133,6 +133,8 @@ def _options(rng: Random, algorithm: str, world: World) -> dict[str, Any]:
     elif algorithm == "sweepjoin" and rng.random() < 0.5:
         options["front_stage"] = rng.choice((0.05, 0.5))
         options["cache"] = rng.choice(("counting", "counting", "recorder"))
+    if rng.random() < 0.5:
+        options["adapt"] = rng.choice((True, False))
     return options
 
 

@@ -95,7 +95,10 @@ class MemoryMover:
         if self.moves:
             return
         term, served = self.term, stats.matched + stats.unmatched
-        self._look_for_drift(served, stats.front_stage_hits)
+        if filled and self._has_drifted(served, stats.front_stage_hits):
+            self._start_again(served, stats.front_stage_hits)
+            front.refresh()
+            return
         coldest = front.coldest
         if coldest is None:
             return  # the front stage is still being filled
@@ -129,14 +132,19 @@ class MemoryMover:
         if not before / _GROWN < rows < before * _GROWN:
             self._interval, self._direction = _FIRST_INTERVAL, 0
 
-    def _look_for_drift(self, served: int, hits: int) -> None:
+    def _has_drifted(self, served: int, hits: int) -> bool:
+        """Whether this round's share of hits differs clearly from that of the last decision."""
         tuples, hit = served - self._last_round[0], hits - self._last_round[1]
         self._last_round = served, hits
-        if not tuples or self._usual_hits is None or self._interval <= 2 * _FIRST_INTERVAL:
-            return
-        if abs(hit / tuples - self._usual_hits) > _DRIFT:
-            self._interval, self._direction = _FIRST_INTERVAL, 0
-            self._usual_hits = None
+        if not tuples or self._usual_hits is None:
+            return False
+        return abs(hit / tuples - self._usual_hits) > _DRIFT
+
+    def _start_again(self, served: int, hits: int) -> None:
+        """What was observed before is not true any more."""
+        self.term = Term()
+        self._interval, self._direction = _FIRST_INTERVAL, 0
+        self._served_before, self._hits_before, self._usual_hits = served, hits, None
 
     # -- decisions -------------------------------------------------------------------------
 

@@ -87,3 +87,19 @@ def test_only_a_watched_full_recorder_knows_its_coldest_rows() -> None:
     assert front.coldest == 1.0
     front.clear()
     assert front.coldest is None, "empty slots say nothing"
+
+
+def test_after_a_refresh_new_rows_replace_old_ones_whatever_they_were_worth() -> None:
+    front = recorder(40)
+    half = front.capacity // 2
+    offer(front, range(half), np.full(half, 200, np.int64))
+    offer(front, range(half, front.capacity), np.full(front.capacity - half, 200, np.int64))
+    old = held(front, range(front.capacity))
+    new = range(1_000, 1_000 + half)
+    front.refresh()
+    assert held(front, range(front.capacity)) == old, "no row is lost by it"
+    offer(front, new, np.full(half, 2, np.int64))
+    offer(front, range(2_000, 2_000 + half), np.full(half, 2, np.int64))
+    assert len(held(front, new)) == half
+    assert len(held(front, range(front.capacity))) <= 2
+    assert front.count == front.capacity

@@ -81,6 +81,9 @@ class FrontStage(Protocol):
     ) -> tuple[int, int]:
         """Offer keys with their rows (``counts`` each); returns (rows admitted, rows evicted)."""
 
+    def refresh(self) -> None:
+        """The hot keys have moved: what rows were worth before counts no more."""
+
     def watch(self) -> None:
         """From now on, ``coldest`` is wanted."""
 

@@ -53,6 +53,9 @@ class CountingCache:
         self._spans_per_sweep = 1.0
         self._coldest = 0.0
 
+    def refresh(self) -> None:
+        """Nothing to do: counts are halved all the time."""
+
     def watch(self) -> None:
         """Nothing to do: hits are always counted."""
 

@@ -193,6 +193,17 @@ class FrequencyRecorder:
             if fit < len(some):
                 break
 
+    def refresh(self) -> None:
+        """The hot keys have moved: all rows get the lowest rank, so that others replace them. A
+        row never loses its rank otherwise."""
+        entries, _ = self._entries()
+        ones, slots = np.ones(len(entries), np.int64), np.empty(len(entries), np.int32)
+        self._free_count = kernels.recorder.admit(
+            self._held[entries], ones, ones, *self._table(), self._free, self._free_count, slots
+        )
+        if self._cold_rows is not None:
+            self._cold_rows = ColdRows(self.capacity)
+
     def _entries(self) -> tuple[Any, Any]:
         """The first slots of all keys and their frequencies, most frequent first."""
         used = np.ones(self.capacity, np.bool_)
@@ -269,4 +280,8 @@ class FrequencyRecorder:
         return int(self._free_count - before)
 
     def clear(self) -> int:
-        return self._evict(self.capacity)
+        dropped = self._evict(self.capacity)
+        self._probes = self._evicted = 0
+        if self._cold_rows is not None:
+            self._cold_rows = ColdRows(self.capacity)  # those that it counted are gone
+        return dropped
