@@ -61,6 +61,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
         metadata = archive.read(f"semistream-{ss.__version__}.dist-info/METADATA").decode()
     assert "semistream/live/page.html" in names
     assert "semistream/py.typed" in names
+    assert "semistream/spark/log4j2.properties" in names
     assert {name.split("/")[0] for name in names} == {
         "semistream",
         f"semistream-{ss.__version__}.dist-info",

@@ -39,9 +39,11 @@ def show_pipeline(
         flush=True,
     )
     line = _Line()
+    line.wait("starting Spark; the first batch also starts its Python workers ...")
     ours = steps.enrich(demo, line.write)
     line.end()
     print("\n3. The same batches through Spark's own join, for a few seconds", flush=True)
+    line.wait("starting Spark again ...")
     own = steps.own_join(demo, lambda n, s: line.write(f"{n:,} rows | batch time {s:.2f} s"))
     line.end()
     answer = steps.query_warehouse(demo)
@@ -97,6 +99,11 @@ class _Line:
     def write(self, text: Any) -> None:
         sys.stdout.write(f"\r\x1b[2K   {text}" if self._live else f"   {text}\n")
         sys.stdout.flush()
+
+    def wait(self, text: str) -> None:
+        """Shown on a terminal until there are figures."""
+        if self._live:
+            self.write(text)
 
     def end(self) -> None:
         if self._live:
