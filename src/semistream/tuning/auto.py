@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from semistream.tuning.sample import Observed
 
 _log = logging.getLogger("semistream.auto")
-_PLAIN = frozenset(("select", "direct", "follow", "observer", "clock"))
+_PLAIN = frozenset(
+    ("select", "direct", "follow", "observer", "clock", "max_age", "too_old")
+)  # other options: the run cannot be replaced by that of another join
 _MOST = 100_000  # tuples of the first batch that are looked at: more take time and memory
 _OTHER_SIZE = 8  # times more or fewer tuples in a drained batch: decide again
 _CLEARLY = 1.15  # times the rate: what memory moving between parts gains is not in the models
