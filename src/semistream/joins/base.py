@@ -30,7 +30,7 @@ from semistream.memory import parse_size
 if TYPE_CHECKING:
     from semistream.overload.options import Parking, Shedding
 
-_ORDERED_BUFFER_SHARE = 6  # most of an ordered run's part of the budget for its disk buffer
+_ORDERED_BUFFER_SHARE = 3  # most of an ordered run's part of the budget for its disk buffer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,12 +167,12 @@ class Join(ABC):
         return cast(Run, OrderedRun(self, open_run, binding, follow))
 
     def _pages_in_order(self, source: PageSource, binding: Binding, memory: int) -> int | None:
-        """Disk buffer of a run that serves portions: as without order. Each portion is a sweep over
-        the table, so its reads should be as large as if the run had all of the budget."""
+        """Disk buffer of a run that serves portions: twice that without order. Each portion is a
+        sweep over the table, and larger visits cost less."""
         if source.mapped:
             return None
         table = TableShape.of(source, binding, direct=False)
-        pages = plan_memory(self, table, StreamShape()).buffer_pages
+        pages = 2 * plan_memory(self, table, StreamShape()).buffer_pages
         return min(pages, memory // _ORDERED_BUFFER_SHARE // max(1, table.max_page_bytes)) or None
 
     def check_source(self, source: PageSource) -> None:
