@@ -18,6 +18,7 @@ from typing import Any
 from semistream.engine.conditions import Compare
 from semistream.errors import BudgetError
 from semistream.joins import ALGORITHMS, join
+from semistream.overload.options import Shedding
 from semistream.warmup.shapes import SHAPES, Tables
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
@@ -33,6 +34,7 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     # With a small front stage, the tuples of later batches wait for pages that are known.
     "sweepjoin": [{"front_stage": "2kB"}, {"front_stage": "2kB", "cache": "recorder"}, {}],
 }
+WRAPPED = ("sweepjoin", "meshjoin", "hybridjoin")  # each kind of window
 # What `auto` chooses is run as Spark runs it, and first, because a query may wait for it.
 FIRST = "sweepjoin"
 
@@ -94,6 +96,9 @@ def warm_up(progress: Callable[[int, int], None] = lambda done, total: None) -> 
         for number, case in enumerate(planned):
             progress(number, len(planned))
             run_case(case, tables)
+        for name, shape in itertools.product(WRAPPED, SHAPES):
+            run_wrapped(name, shape, tables)
+        run_without_key(tables)
     generate_workload()
     progress(len(planned), len(planned))
     cache_folder.mark_as_complete()
@@ -125,6 +130,38 @@ def _rows(case: Case, tables: Tables, memory: int) -> Iterator[int]:
         yield from (rows.num_rows for rows in run.push(batch))
         *_, policy = run.parts
         policy.release(1)  # as load shedding does
+
+
+def run_wrapped(algorithm: str, name: str, tables: Tables) -> None:
+    """Rows in the order of the stream, and tuples that come back after they were shed: their
+    buffers cannot be written to, which makes other signatures."""
+    shape, table = SHAPES[name], tables.open(name, mapped=False, version=1)
+    with tempfile.TemporaryDirectory(prefix="semistream-warm-up-") as folder:
+        around: list[dict[str, Any]] = [
+            {"order": "stream"},
+            {"shedding": Shedding("keep", store=folder), "buffer": "4kB"},
+        ]
+        for options in around:
+            description = join(algorithm, memory="1MB")
+            with description.open(table, on=shape.on, **options) as run:
+                for batch in shape.batches():
+                    for _ in run.push(batch):
+                        pass
+                for _ in run.flush():
+                    pass
+
+
+def run_without_key(tables: Tables) -> None:
+    """MESHJOIN by a comparison alone, whose window is sorted by the compared column."""
+    table = tables.open("int64", mapped=False, version=1)
+    # A page at a time, so that tuples arrive while others wait.
+    description = join("meshjoin", memory="1MB", disk_buffer_pages=1)
+    with description.open(table, where=Compare("n", "<=", "long")) as run:
+        for batch in SHAPES["int64"].batches():
+            for _ in itertools.chain(run.push(batch), run.step()):
+                pass
+        for _ in run.flush():
+            pass
 
 
 def generate_workload() -> None:
