@@ -42,7 +42,7 @@ from lab.cost_cell import CostCell, case_of, measure, predicted
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine
 from semistream.errors import BudgetError
-from semistream.tuning import calibrate
+from semistream.tuning.calibrate import calibrate
 from semistream.tuning.search import settings_of, tuned
 
 RESULTS = Path(__file__).resolve().parent / "results"

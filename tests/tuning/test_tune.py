@@ -271,7 +271,7 @@ def test_a_calibration_takes_less_than_fifteen_seconds(tmp_path: Path) -> None:
     """Of processor time: other tests run beside it."""
     import time
 
-    from semistream.tuning import calibrate
+    from semistream.tuning.calibrate import calibrate
 
     rows = workload.products(200_000, 100, seed=1).read_all()
     table = build(tmp_path / "table", rows, ["product_id"], page_bytes="32KiB")

@@ -142,7 +142,7 @@ def tune(
 
 def _calibrate(table: Path) -> None:
     from semistream.joins import open_source
-    from semistream.tuning import calibrate
+    from semistream.tuning.calibrate import calibrate
     from semistream.tuning.calibration_file import FILE, load
 
     source = open_source(table)

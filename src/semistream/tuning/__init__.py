@@ -6,16 +6,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from semistream.tuning.calibrate import calibrate
     from semistream.tuning.plan import OutOfReachError, TuningPlan
     from semistream.tuning.tuner import predict_join as predict
     from semistream.tuning.tuner import tune
 
-__all__ = ["OutOfReachError", "TuningPlan", "calibrate", "predict", "tune"]
+__all__ = ["OutOfReachError", "TuningPlan", "predict", "tune"]
 
 # Loaded on first use: a Spark worker that opens ``auto`` needs none of them to start.
 _FROM = {
-    "calibrate": ("calibrate", "calibrate"),
     "OutOfReachError": ("plan", "OutOfReachError"),
     "TuningPlan": ("plan", "TuningPlan"),
     "predict": ("tuner", "predict_join"),
@@ -28,5 +26,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, original = _FROM[name]
     found = getattr(import_module(f"{__name__}.{module}"), original)
-    globals()[name] = found  # a submodule of the same name would hide it
+    globals()[name] = found
     return found
