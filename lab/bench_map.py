@@ -4,7 +4,7 @@
 Each page gives one row, copied out with all its columns, as in a visit of SweepJoin. *Read* copies
 the pages that are needed into a buffer, *map* maps a stretch of the file with all its pages and
 unmaps it after the visit; both hold ``--buffer`` bytes at most. The break-even is
-``master.reader.MAPPED_PAGES``. R is the engine benchmark's, and is kept if it was there before.
+``master.mapped_reader.MAPPED_PAGES``. R is the engine benchmark's; it is kept if it was there.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def measure(table: ss.MasterTable, buffer: int, needed: int, rounds: int) -> dic
         for way in sorted(times, reverse=number % 2 == 1):
             least = 1 if way == "map" else 2**31
             with (
-                mock.patch("semistream.master.reader.MAPPED_PAGES", least),
-                mock.patch("semistream.master.reader._SPARSE", 0),
+                mock.patch("semistream.master.mapped_reader.MAPPED_PAGES", least),
+                mock.patch("semistream.master.mapped_reader._SPARSE", 0),
             ):
                 reader: Any = table.reader(stretch)
                 visit(table, reader, pages[:1], opener, rows)

@@ -4,7 +4,7 @@ A Spark task pushes its rows and flushes the run, so no tuple waits for the next
 batch is pushed and flushed on its own, and the same batch is given to an LRU in front of LMDB in
 the same process, in turns: both meet the same disk and the same neighbours. Beside joins that look
 every tuple up on its own, LMDB is asked for every tuple, without an LRU. Both were warmed up
-with a stream before. All rows of every batch are checked, off the clock.
+with drained batches before. All rows of every batch are checked, off the clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from lab.engine_data import EngineData
 from lab.lru_lmdb import LruLmdb
 from lab.warm_up import Pusher, Subject
 
-MODES = ("mapped", "page cache", "direct")
+MODES = ("resident", "mapped", "page cache", "direct")
+_MAPPED: dict[str, bool | str] = {"mapped": True, "resident": "resident"}
 FEWEST_BATCHES = 5
 UNMEASURED = 3  # the first batches of a size: the run adapts to them
 
@@ -79,16 +80,18 @@ def measure(cell: Cell) -> dict[str, Any]:
 
 def _measure(cell: Cell) -> dict[str, Any]:
     data, budget = cell.data, int(cell.data.nbytes * cell.percent / 100)
-    master = ss.MasterTable.open(data.master, mapped=cell.mode == "mapped")
+    master = ss.MasterTable.open(data.master, mapped=_MAPPED.get(cell.mode, False))
     join = ss.join(cell.join, memory=budget)
     peer_budget = None if cell.join in ONE_BY_ONE else budget
     peer = LruLmdb(data.lmdb, peer_budget, "packed", DESCRIPTION_BYTES)
     with join.open(master, on="product_id", direct=cell.mode == "direct") as run:
+
+        def drained(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+            return [*run.push(batch), *run.flush()]
+
         warm_ups = {}
         for name, subject in {
-            "join": Subject(
-                run.push, lambda: run.stats.front_stage_hits, lambda: run.stats.waiting
-            ),
+            "join": Subject(drained, lambda: run.stats.front_stage_hits, lambda: run.stats.waiting),
             "rival": Subject(
                 lambda batch: [peer.push(batch)], lambda: peer.hits, lambda: 0, lambda: peer.full
             ),
@@ -99,11 +102,6 @@ def _measure(cell: Cell) -> dict[str, Any]:
                 cell.chunk,
             )
             warm_ups[name] = pusher.settle(cell.warm_seconds)
-        for _ in run.flush():
-            pass
-
-        def drained(batch: pa.RecordBatch) -> list[pa.RecordBatch]:
-            return [*run.push(batch), *run.flush()]
 
         sides: dict[str, Drain] = {"join": drained, "rival": lambda batch: [peer.push(batch)]}
         position = max(warm["warm_up_tuples"] for warm in warm_ups.values())

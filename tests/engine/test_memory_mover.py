@@ -65,7 +65,7 @@ def test_the_share_does_not_oscillate() -> None:
     assert mover.share == up > START
 
 
-@pytest.mark.parametrize(("waiting", "moves"), [(10, True), (25, True), (26, False)])
+@pytest.mark.parametrize(("waiting", "moves"), [(5, True), (12, True), (13, False)])
 def test_a_nearly_empty_window_releases_memory_once(waiting: int, moves: bool) -> None:
     mover = MemoryMover(LIMITS)
     assert mover.decide_idle(waiting, 100) is moves
@@ -196,7 +196,7 @@ def test_gains_that_swing_do_not_move_memory_back_and_forth() -> None:
 
 @pytest.mark.parametrize(
     ("cached", "waiting", "moves"),
-    [(100, 25, True), (100, 26, False), (91, 5, True), (90, 5, False)],
+    [(100, 12, True), (100, 13, False), (91, 5, True), (90, 5, False)],
     ids=["hardly used", "used", "front stage almost full", "front stage has room"],
 )
 def test_a_window_that_was_never_full(cached: int, waiting: int, moves: bool) -> None:
@@ -227,7 +227,7 @@ def test_full_windows_that_come_later_are_counted_from_then_on() -> None:
     assert (term.rounds, term.tuples, term.hits, term.seconds) == (1, 1_000, 500, 0.5)
 
 
-@pytest.mark.parametrize(("gain", "share"), [(10.0, IDLE_WINDOW), (1.0, IDLE_WINDOW), (0.1, 0.3)])
+@pytest.mark.parametrize(("gain", "share"), [(10.0, IDLE_WINDOW), (1.0, IDLE_WINDOW), (0.1, 0.425)])
 def test_a_window_that_fills_again_takes_memory_back_if_it_gains(gain: float, share: float) -> None:
     world = World()
     world.sweep(waiting=5)

@@ -42,7 +42,7 @@ class Case:
     select: Any
     memory: int
     room: float  # times the least memory
-    access: str  # read, mapped or direct
+    access: str  # read, mapped, resident or direct
     versions: str  # newest, pinned, jumping, or changing
     faults: bool
     ends: str  # flush or close
@@ -77,7 +77,7 @@ class Case:
             select,
             memory=rng.choice((1_000, 1_000, 1_000, 200_000, 2_000_000)),
             room=rng.choice((1.0, 1.0, 1.1, 2.0)),
-            access=rng.choice(("read", "mapped", "direct" if direct else "read")),
+            access=rng.choice(("read", "mapped", "resident", "direct" if direct else "read")),
             versions=versions,
             faults=rng.random() < 0.3,
             ends="close" if rng.random() < 0.1 else "flush",
@@ -172,7 +172,7 @@ class _Play:
         )
 
     def _master(self) -> Any:
-        mapped = self.case.access == "mapped"
+        mapped = {"mapped": True, "resident": "resident"}.get(self.case.access, False)
         if self.case.versions == "changing":
             return ss.MasterTable.open(self.table.path, mapped=mapped)
         if self.case.versions == "newest":

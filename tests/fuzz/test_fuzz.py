@@ -82,7 +82,7 @@ def test_every_option_is_drawn() -> None:
         world = worker.World(5, folder)
         cases = [Case.draw(world, number) for number in range(300)]
     assert {case.algorithm for case in cases} == set(ss.ALGORITHMS)
-    assert {case.access for case in cases} == {"read", "mapped", "direct"}
+    assert {case.access for case in cases} == {"read", "mapped", "resident", "direct"}
     assert {case.versions for case in cases} == {"newest", "pinned", "jumping", "changing"}
     assert {case.ends for case in cases} == {"flush", "close"}
     assert {case.faults for case in cases} == {True, False}

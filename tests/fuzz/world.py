@@ -118,10 +118,10 @@ class World:
         self.table = Table(folder / "table", self.shape, itertools.count())
         self.table.build(rng, rng.choice((0, 3, 30, 80, 200)), self.page_bytes)
         self.history = [self.table.change(rng, self.page_bytes) for _ in range(rng.randrange(6))]
-        self._opened: dict[tuple[int, bool], Any] = {}
+        self._opened: dict[tuple[int, bool | str], Any] = {}
         self._copies = itertools.count()
 
-    def open(self, version: int | None, mapped: bool) -> Any:
+    def open(self, version: int | None, mapped: bool | str) -> Any:
         """A version of the table, pinned; or the newest, for a run that follows."""
         if version is None:
             return ss.MasterTable.open(self.table.path, mapped=mapped)

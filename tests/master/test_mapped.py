@@ -1,4 +1,4 @@
-"""Mapped pages: the same rows, no more memory, and the same errors as reads."""
+"""Mapped pages: the same rows and errors as reads, and no more memory unless it is wanted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 import naive
 import semistream as ss
+from master.split_base import rows, split
+from semistream.master.mapped_reader import ResidentReader
 
 ROWS = 200_000
 
@@ -105,3 +107,81 @@ def test_a_damaged_page(table: ss.MasterTable) -> None:
     segment.write_bytes(content)
     with pytest.raises(ss.MasterTableError, match=r"page 5 of .* is damaged"):
         table.reader(2).read(5, 2)
+
+
+# -- a map that stays ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(table: ss.MasterTable) -> ss.MasterTable:
+    return ss.MasterTable.open(table.path, mapped="resident")
+
+
+def test_a_map_that_stays_has_the_same_pages(kept: ss.MasterTable) -> None:
+    plain, reader = ss.MasterTable.open(kept.path).reader(3), kept.reader(3)
+    assert isinstance(reader, ResidentReader)
+    assert reader.nbytes == kept.buffer_bytes(3, direct=False) == 0
+    for first in range(0, kept.num_pages - 3, 7):
+        for one, other in zip(reader.read(first, 3), plain.read(first, 3), strict=True):
+            assert one.equals(other)
+    assert type(kept.reader(3, direct=True)) is type(plain)
+    assert kept.buffer_bytes(3, direct=True) > 0
+
+
+def test_a_map_of_several_files(tmp_path: Path) -> None:
+    """A base in three files, and a delta; pages of all of them in one read."""
+    plain = split(tmp_path / "t", rows(0, 2000), (500, 1000)).upsert(rows(700, 710))
+    kept = ss.MasterTable.open(plain.path, mapped="resident")
+    reader: Any = kept.reader(kept.num_pages)
+    numbers = np.arange(kept.num_pages)
+    every = [plain.reader().read(page)[0] for page in range(plain.num_pages)]
+    reader.load(reader.plan(numbers))
+    assert reader.parse() == every
+    addresses, sizes = reader.frames(3).load(np.arange(kept.num_pages), numbers[::-1])
+    messages = [pa.foreign_buffer(int(at), int(n)) for at, n in zip(addresses, sizes, strict=True)]
+    found = [pa.ipc.read_record_batch(one, kept.page_schema) for one in messages]
+    assert found == every[::-1]
+
+
+@pytest.mark.parametrize("algorithm", ss.ALGORITHMS)
+def test_joins_with_a_map_that_stays(kept: ss.MasterTable, algorithm: str) -> None:
+    """Within the budget, and over a change of the table."""
+    stream = pa.table({"k": np.arange(-5, ROWS, 997)}).to_batches()[0]
+    keys = np.arange(992, ROWS, 997)
+    with ss.join(algorithm, memory="4MB").open(kept, on="k", select=["v"], follow=True) as run:
+        for factor in (2, 3):
+            rows = [*run.push(stream), *run.flush()]
+            naive.same_rows(naive.rows_of(rows), [(int(k), int(k) * factor) for k in keys])
+            assert run.memory.total <= run.memory.budget
+            if factor == 2:
+                kept.upsert(pa.table({"k": keys, "v": keys * 3, "text": ["new"] * len(keys)}))
+
+
+def test_what_stays_mapped_is_not_memory_of_the_run(kept: ss.MasterTable) -> None:
+    stream = pa.table({"k": np.arange(ROWS)}).to_batches()[0]
+
+    def private() -> int:
+        """Resident memory without pages of files."""
+        resident, files = Path("/proc/self/statm").read_text().split()[1:3]
+        return (int(resident) - int(files)) * os.sysconf("SC_PAGE_SIZE")
+
+    with ss.join("sweepjoin", memory="4MB").open(kept, on="k", select=["v"]) as run:
+        for batch in (stream.slice(0, 1000), stream):  # the first one loads kernels
+            before = private()
+            for _ in run.push(batch):
+                pass
+            for _ in run.flush():
+                pass
+        assert private() - before < 6_000_000 < kept.nbytes // 3
+
+
+def test_a_map_that_stays_of_a_truncated_file(kept: ss.MasterTable) -> None:
+    segment = segment_of(kept)
+    os.truncate(segment, segment.stat().st_size // 2)
+    with pytest.raises(ss.MasterTableError, match=r"page \d+ of .* is truncated"):
+        kept.reader(2)
+
+
+def test_an_unknown_way_to_map(kept: ss.MasterTable) -> None:
+    with pytest.raises(ss.ConfigError, match="mapped='always'; use True, False or 'resident'"):
+        ss.MasterTable.open(kept.path, mapped="always")

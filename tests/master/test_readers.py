@@ -13,7 +13,8 @@ import pytest
 import semistream as ss
 from harness import needs_direct_io
 from master.cases import numbers
-from semistream.master.reader import FrameReader, MappedReader, PlainReader
+from semistream.master.mapped_reader import MappedReader
+from semistream.master.reader import FrameReader, PlainReader
 from semistream.master.store import ALIGNMENT, LocalFile
 
 both_ways = pytest.mark.parametrize("direct", [False, True])
@@ -236,7 +237,7 @@ def test_many_scattered_pages_are_mapped_if_they_fit(
     table: ss.MasterTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader = ss.MasterTable.open(table.path, mapped=True).reader(20)
-    monkeypatch.setattr("semistream.master.reader.MAPPED_PAGES", 3)
+    monkeypatch.setattr("semistream.master.mapped_reader.MAPPED_PAGES", 3)
     for pages, is_mapped in (
         ([4, 9, 20], True),
         ([4, 20], False),  # too few

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,37 +12,10 @@ import pytest
 
 import naive
 import semistream as ss
-from semistream.master.build import publish
+from master.split_base import rows, split
 from semistream.master.extents import Extents
-from semistream.master.manifest import now
 from semistream.master.reader import PlainReader
-from semistream.master.segment import SegmentWriter
 from semistream.master.verify import verify
-from semistream.master.workspace import Workspace
-
-
-def rows(first: int, last: int) -> pa.Table:
-    keys = list(range(first, last))
-    return pa.table({"k": keys, "text": [f"row {key} " + "x" * (key % 90) for key in keys]})
-
-
-def split(path: Path, table: pa.Table, cuts: Sequence[int]) -> Any:
-    """A table whose base is cut into files at these rows."""
-    whole = ss.MasterTable.build(table.slice(0, 0), path, key="k", page_bytes=2048)
-    with Workspace(whole.store) as workspace:
-        infos = []
-        for number, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(table)], strict=True)):
-            name = f"{workspace.token}.{number}"
-            with SegmentWriter(whole.store, name, "base", whole.schema, whole.key, 2048) as writer:
-                for batch in table.slice(start, end - start).to_batches():
-                    writer.write(batch)
-            infos.append(writer.info)
-        child = dataclasses.replace(
-            whole.manifest, version=2, parent=1, kind="build", created=now(),
-            num_rows=len(table), segments=tuple(infos),
-        )  # fmt: skip
-        publish(whole.store, workspace, child, infos)
-    return ss.MasterTable.open(path)
 
 
 @pytest.mark.parametrize("cuts", [(500,), (1, 2, 700), (333, 333, 1999)])

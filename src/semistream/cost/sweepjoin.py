@@ -28,14 +28,14 @@ from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.window_stage import add_admission, behind_front_stage, front_capacity, portions
 
-IDLE_SHARE = 0.6  # where batches are drained, and the window is mostly idle
+IDLE_SHARE = 0.85  # where batches are drained, and the window is mostly idle
 _HISTORY = 2.0  # counts are halved every sweep: two sweeps count
 _SKETCH_SPAN = 4.0  # tuples per cached row over which a sketch counts
 
 
 def predict(case: Case) -> Prediction:
     fixed = case.using(front_stage=0.3, adapt=False)
-    idle = case.traffic.drained and case.traffic.push * 4 <= _window(fixed)
+    idle = case.traffic.drained and case.traffic.push * 8 <= _window(fixed)
     if case.join.moves_memory and idle:
         return sweep(case.using(front_stage=IDLE_SHARE, adapt=False))
     return at_rest(case, sweep)

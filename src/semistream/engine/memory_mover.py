@@ -21,7 +21,7 @@ from semistream.engine.plan import Part
 from semistream.memory import parse_size
 from semistream.stats import Stats
 
-_IDLE_PART = 4  # the window is mostly idle if at most slots // 4 were ever occupied
+_IDLE_PART = 8  # the window is mostly idle if at most slots // 8 were ever occupied
 _LEAST_RATIO = 2.0  # of the gains: a smaller difference is not worth the round that a move costs
 _FIRST_INTERVAL = 3.0  # rounds between the first two decisions
 _GROWN = 1.25  # rows, as a ratio: another table for the decisions

@@ -218,7 +218,7 @@ class Division:
     def part(self, part: Part, what: str) -> int:
         """Bytes of an optional part; a fraction shrinks if memory is tight."""
         if isinstance(part, float):
-            return int(min(part * self.budget, self.spare / 2))
+            return int(min(part * self.budget, self.spare * max(part, 0.5)))
         return parse_size(part, what)
 
     def front_stage(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from semistream.master.reader import MAPPED_PAGES
+from semistream.master.mapped_reader import MAPPED_PAGES
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Settings:
     stretch_bytes: int = 4 << 20  # a request of megabytes; more only adds latency
     mapped_stretch_share: int = 4  # mapped pages are not copied, so a stretch costs no buffer
     mapped_stretch_bytes: int = 24 << 20
+    resident_visit_share: int = 32  # for the addresses in the pages of a visit; none is copied
     mapped_visit_pages: int = MAPPED_PAGES  # of a stretch that is mapped and visited alone
     reads_ahead: int = 3  # queued ahead of the visit that is being joined
     reads_in_flight: int = 2  # during visits: completions of queued reads arrive together

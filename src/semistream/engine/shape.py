@@ -15,6 +15,7 @@ from semistream.engine.rows.layout import RecordLayout
 from semistream.engine.rows.row_store import RowStore, heap_bound
 from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.kernels.column_forms import PAGE_ROWS
+from semistream.master.mapped_reader import RESIDENT
 from semistream.master.pages import PageSource
 
 _SAMPLE = 1024  # tuples sampled from the first batch
@@ -45,6 +46,7 @@ class TableShape:
     boundaries: tuple[int, ...] = ()  # the first page of each delta
     direct: bool = False
     mapped: bool = False
+    resident: bool = False  # mapped for good: no page is copied, and no buffer is needed
     can_prefetch: bool = False
     can_address: bool = False
     has_conditions: bool = False
@@ -72,7 +74,8 @@ class TableShape:
             buffer_bytes=lambda pages: source.buffer_bytes(pages, direct),
             boundaries=tuple(index.boundaries) if index is not None else (),
             direct=direct,
-            mapped=source.mapped,
+            mapped=bool(source.mapped),
+            resident=source.mapped == RESIDENT and not direct,
             can_prefetch=source.can_prefetch(direct),
             can_address=source.can_address,
             has_conditions=bool(binding.conditions),

@@ -4,7 +4,7 @@ import numpy as np
 
 from semistream.kernels import column_forms as forms
 from semistream.kernels.compile import compiled
-from semistream.kernels.intrinsics import load_int64
+from semistream.kernels.intrinsics import load_int64, prefetch_at
 from semistream.kernels.page_format import layout
 from semistream.kernels.page_nodes import FINE
 
@@ -12,6 +12,9 @@ from semistream.kernels.page_nodes import FINE
 # that it is part of, which comes before it, or -1; and how many of its values each of that node's
 # values has, if it is a fixed number.
 NODE, VALIDITY, VALUES, CONTENT, ITEMS, FORM, OWNER, TIMES = range(8)
+_AHEAD = 8  # pages whose metadata are prefetched: scattered pages are not in the CPU cache
+_LINE = 64  # bytes of a cache line
+_MOST_METADATA = 2048  # bytes to prefetch
 _LONGEST = 1 << 40  # of any column: sizes in bytes do not overflow
 
 
@@ -42,13 +45,18 @@ def open_columns(pages, sizes, spec, buffers, wanted, code_buffer, columns, code
     page is returned, whatever happened to the file.
     """
     lengths = np.empty(wanted.shape[1], np.int64)
+    metadata = np.int64(_LINE)
     for p in range(len(pages)):
+        if p + _AHEAD < len(pages):
+            for line in range(0, metadata, _LINE):
+                prefetch_at(pages[p + _AHEAD] + line)
         found, _, count, heads, entries, body, body_bytes = layout(
             pages[p], sizes[p], np.int64(-1), spec, buffers
         )
         if found != FINE:
             return p
         rows[p] = count
+        metadata = min(body - pages[p] + _LINE, _MOST_METADATA)
         at = load_int64(entries + 16 * code_buffer)
         if at < 0 or count > sizes[p] or at > body_bytes - 8 * count:
             return p

@@ -15,7 +15,8 @@ from semistream.kernels.counting_cache import add_to_sketch
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.states import MATCHED, REFUSED, WAITING
 
-_AHEAD = 12  # tuples to prefetch ahead
+_AHEAD = 12  # tuples to prefetch ahead,
+_NEAR = 5  # and those whose page is not the one of the tuple before them
 _MOST_ROWS = 16  # of a key that is offered to a front stage
 
 
@@ -242,8 +243,20 @@ def match(
         slot = slots[i]
         code = codes[slot]
         if i + _AHEAD < len(slots):
-            guess = int((float(codes[slots[i + _AHEAD]]) - base) * slope)
-            prefetch_at(keys[places[i + _AHEAD]] + 8 * guess)
+            ahead = places[i + _AHEAD]
+            if ahead == opened:
+                guess = int((float(codes[slots[i + _AHEAD]]) - base) * slope)
+                prefetch_at(keys[ahead] + 8 * guess)
+            else:
+                prefetch_at(keys[ahead])
+                prefetch_at(keys[ahead] + 8 * (sizes[ahead] - 1))
+            near = places[i + _NEAR]
+            if near != opened and sizes[near] > 0:
+                first = float(load_int64(keys[near]))
+                width = float(load_int64(keys[near] + 8 * (sizes[near] - 1))) - first
+                if width > 0:
+                    part = (float(codes[slots[i + _NEAR]]) - first) / width
+                    prefetch_at(keys[near] + 8 * int(part * (sizes[near] - 1)))
         if not once or state[slot] != MATCHED:
             place, row = resume_place, resume_row
             if row < 0:

@@ -80,8 +80,9 @@ class PageSource(Protocol):
     @property
     def row_bytes(self) -> float: ...
     @property
-    def mapped(self) -> bool:
-        """Whether readers map pages from the page cache instead of copying them."""
+    def mapped(self) -> bool | str:
+        """Whether readers map pages from the page cache instead of copying them; "resident" if
+        they leave them mapped."""
 
     @property
     def can_address(self) -> bool:

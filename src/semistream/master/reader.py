@@ -19,9 +19,7 @@ from semistream.master.page_buffer import PageBuffer, aligned
 from semistream.master.page_check import PageCheck, index_problem
 from semistream.master.page_claims import PageClaims, StoredClaims
 from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
-
-_SPARSE = 2  # a range is mapped as a whole if at least half of its bytes are needed,
-MAPPED_PAGES = 160  # or so many of its pages: reading them takes as long as mapping some 20 MB
+from semistream.master.whole_map import WholeMap
 
 
 class OpenSegment:
@@ -43,6 +41,7 @@ class OpenSegment:
         self.offsets = pages.offsets
         self.checked = np.zeros(len(pages), dtype=np.bool_)
         self.page_check = PageCheck(codes)
+        self._whole: WholeMap | None = None
 
     def name_of(self, page: int) -> str:
         """The page's number in its file, and the file."""
@@ -56,6 +55,15 @@ class OpenSegment:
     def close(self) -> None:
         self.file.close()
         self.claims.close()
+
+    def whole_map(self) -> WholeMap:
+        """A map of all pages, which all readers share."""
+        if self._whole is None:
+            end = int(self.ends(len(self.pages) - 1)) if len(self.pages) else 0
+            self._whole = WholeMap(self.file, end)
+            if self._whole.end < end:
+                raise_truncated(self, 0, self._whole.end)
+        return self._whole
 
     def ends(self, pages: Any) -> Any:
         """Where these pages end in the file."""
@@ -158,7 +166,7 @@ class PlannedRead(NamedTuple):
 
     pages: Any
     sizes: Any  # bytes of each page
-    extents: Extents
+    extents: Any  # an Extents; None if nothing is copied
 
 
 class PlainReader:
@@ -270,7 +278,7 @@ class PlainReader:
         self._finish_prefetch()
         self._buffer = self._arrow = self._ahead = None
 
-    def frames(self, count: int) -> FrameReader:
+    def frames(self, count: int) -> Any:
         """A reader that keeps ``count`` pages, each in a frame of its own."""
         return FrameReader(self._segment, count, self._direct)
 
@@ -300,42 +308,6 @@ class FrameReader:
 
     def close(self) -> None:
         self._buffer = None
-
-
-class MappedReader(PlainReader):
-    """Maps the part of the file that has the pages, instead of copying it.
-
-    Copying is most of the cost of a page in the page cache when few of its rows are used. The
-    resident memory is the same as with a copy. Mapping ahead in threads would not help: every
-    munmap would then interrupt the other cores. The risk: if the file is truncated or the disk
-    fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
-    """
-
-    _copied = 0  # bytes of the buffer that reads of sparse ranges have used
-
-    def prefetch(self, read: PlannedRead) -> None:
-        """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
-
-    def load(self, read: PlannedRead) -> Any:
-        assert self._buffer is not None
-        self._arrow = None  # unmap before mapping again
-        segment, pages = self._segment, read.pages
-        begin, end = int(segment.offsets[pages[0]]), int(segment.ends(pages[-1]))
-        is_dense = len(pages) >= MAPPED_PAGES or end - begin <= _SPARSE * read.extents.needed
-        mapped = None
-        if is_dense and end - begin <= self.nbytes:
-            self._buffer.release(self._copied)  # the map and the copies are never resident together
-            self._copied = 0
-            mapped = segment.file.map(begin, end - begin)
-        if mapped is None:
-            self._copied = max(self._copied, read.extents.nbytes)
-            return super().load(read)
-        memory, at = mapped
-        self._arrow = pa.py_buffer(memory)
-        starts = segment.offsets[pages] + (at - begin)
-        self._arrived(pages, starts)
-        self.bytes_read += end - begin
-        return starts + self._arrow.address
 
 
 def read_extents(

@@ -127,6 +127,16 @@ class StitchedFile:
         i, at = self._find(begin)
         return self._files[i].map(at, length) if at + length <= self._sizes[i] else None
 
+    def extent(self, nbytes: int) -> list[tuple[int, int, int]]:
+        found: list[tuple[int, int, int]] = []
+        for file, size, start in zip(self._files, self._sizes, self._starts.tolist(), strict=True):
+            wanted = min(size, nbytes - start)
+            ((descriptor, _, length),) = file.extent(wanted)
+            found.append((descriptor, start, length))
+            if length < wanted:
+                break
+        return found
+
     def _find(self, offset: int) -> tuple[int, int]:
         """The file of an offset, and the offset inside it."""
         i = int(np.searchsorted(self._starts, offset, side="right")) - 1

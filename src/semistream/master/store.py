@@ -56,6 +56,10 @@ class RangeFile(Protocol):
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """Map a range without a copy; None if that is not possible."""
 
+    def extent(self, nbytes: int) -> list[tuple[int, int, int]]:
+        """What to map for the first ``nbytes``: for each file its descriptor, its place and the
+        bytes that it has there. The last one is short if a file is truncated."""
+
     def reopen(self) -> None:
         """Open the file again after a failed read: the fault may be transient."""
 
@@ -337,6 +341,9 @@ class LocalFile:
         except (OSError, ValueError):
             return None
         return mapped, begin - base
+
+    def extent(self, nbytes: int) -> list[tuple[int, int, int]]:
+        return [(self._cached, 0, min(nbytes, os.fstat(self._cached).st_size))]
 
     def reopen(self) -> None:
         # dup2 replaces the file under the same descriptor, so that concurrent reads of other

@@ -36,6 +36,7 @@ class SweepPlan(MemoryPlan):
     window: StretchWindowSize | None = None
     reads_ahead: int = 0
     visit_pages: int = 1  # of a visit to several stretches
+    resident_pages: int = 0  # of a visit, if none is copied
     dense_pages: int = NEVER  # of a stretch that is visited alone
     gap_pages: int = 0  # unneeded pages read to coalesce two requests into one
     widest_row: int = 0  # of the master, for which gathering has room
@@ -95,7 +96,12 @@ def _divided(
     ahead = _reads_ahead(table, budget, reader, settings)
     readers = 1 + (ahead if table.direct else 0)
     stretches = len(first_pages(table.continues, pages, table.boundaries)) - 1
-    disk = readers * reader + visit_scratch(table, pages) + stretches_bytes(stretches)
+    visit_pages = max(1, reader // (largest + (2 * ALIGNMENT if table.direct else 0)))
+    resident = 0
+    if table.resident:
+        fit = budget // settings.resident_visit_share // visit_scratch(table, 1)
+        resident = visit_pages = min(max(pages, fit), max(1, table.num_pages))
+    disk = readers * reader + visit_scratch(table, resident or pages) + stretches_bytes(stretches)
     least = 2 * table.max_row_bytes + (
         _UNSEEN_WINDOW
         if stream.layout is None
@@ -112,9 +118,10 @@ def _divided(
         output_rows=division.output_rows,
         cache=cache,
         reads_ahead=ahead,
-        visit_pages=max(1, reader // (largest + (2 * ALIGNMENT if table.direct else 0))),
-        # Only a map is cheaper for all pages of a stretch than for some of them.
-        dense_pages=settings.mapped_visit_pages if table.mapped else NEVER,
+        visit_pages=visit_pages,
+        resident_pages=resident,
+        # Only making a map is cheaper for all pages of a stretch than for some of them.
+        dense_pages=settings.mapped_visit_pages if table.mapped and not table.resident else NEVER,
         gap_pages=(settings.gap_bytes if table.direct else settings.cached_gap_bytes) // largest,
         widest_row=table.max_row_bytes,
     )

@@ -52,9 +52,10 @@ class ReadAhead:
 
     def __init__(self, context: Context, source: PageSource, plan: SweepPlan) -> None:
         self._context = context
-        self.pages = plan.buffer_pages
+        self.pages = plan.resident_pages or plan.buffer_pages
         self.ahead = plan.reads_ahead
-        reader: Any = source.reader(plan.buffer_pages, context.direct)
+        reader: Any = source.reader(self.pages, context.direct)
+        self._visit_bytes = plan.buffer_pages * source.max_page_bytes
         self._reader = reader
         self._idle: list[Any] = []
         if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
@@ -78,8 +79,8 @@ class ReadAhead:
 
     @property
     def buffer_bytes(self) -> int:
-        """Maximum bytes of one request."""
-        return int(self._reader.nbytes)
+        """Maximum bytes of one request, or of the pages of a stretch if none is copied."""
+        return int(self._reader.nbytes) or self._visit_bytes
 
     def close(self) -> None:
         for reader in self._readers:

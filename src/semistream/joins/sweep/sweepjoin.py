@@ -68,7 +68,7 @@ from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 from semistream.master.pages import PageSource
 
-LIMITS = Limits(start=0.3, idle=0.6)
+LIMITS = Limits(start=0.3, idle=0.85)
 _NO_SLOTS = np.zeros(0, np.int32)
 
 
