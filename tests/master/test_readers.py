@@ -13,8 +13,8 @@ import pytest
 import semistream as ss
 from harness import needs_direct_io
 from master.cases import numbers
+from semistream.master.local_file import ALIGNMENT, LocalFile
 from semistream.master.reader import FrameReader, MappedReader, PlainReader
-from semistream.master.store import ALIGNMENT, LocalFile
 
 both_ways = pytest.mark.parametrize("direct", [False, True])
 
