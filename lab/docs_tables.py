@@ -106,7 +106,8 @@ def peers(report: dict[str, Any]) -> str:
         "Compared with other tools at 10 % and exponent 1, batches of 100,000, one core: SweepJoin "
         f"{_million(rate['sweepjoin'])};\nan LRU dictionary of equal memory in front of LMDB in a "
         f"warm page cache, rows decoded, {_million(rate['lru+lmdb'])}; DuckDB with\nall of R "
-        f"loaded {_million(rate['duckdb'])}; Polars with all of R loaded {_million(rate['polars'])}.\n"
+        f"loaded {_million(rate['duckdb'])}; Polars with all of R loaded "
+        f"{_million(rate['polars'])}.\n"
     )
 
 
