@@ -2,7 +2,8 @@
 
 Each version has an environment under ``.data/spark-versions/``, made on first use and updated when
 pyproject.toml changes; they take about 1 GB each, and ``--discard`` removes each one after its
-tests. A version takes two to four minutes; name one to run it alone. ``--short`` runs a few tests with the oldest version, as a quick check.
+tests. A version takes two to four minutes; name one to run it alone. ``--short`` runs a few tests
+with the oldest version, as a quick check.
 """
 
 from __future__ import annotations
