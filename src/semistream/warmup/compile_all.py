@@ -65,8 +65,8 @@ def cases() -> list[Case]:
     """Every algorithm with every shape; hows, access and memories take turns."""
     first = [
         Case(FIRST, shape, MEMORIES[0], "mapped", how, options)
+        for shape in SHAPES  # all of a shape together: a query waits for one of them
         for options in OPTIONS[FIRST]
-        for shape in SHAPES
         for how in HOWS[:2]
     ]
     turns = itertools.cycle(itertools.product(MEMORIES, ("mapped", "read", "direct"), HOWS))
