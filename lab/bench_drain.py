@@ -24,18 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import semistream as ss
-from lab import fresh_process, machine
+from lab import command, fresh_process, machine
 from lab.build_once import DATA
+from lab.command import RESULTS
 from lab.drain import report as reports
 from lab.drain.cell import MODES, Cell, measure
 from lab.engine_data import EngineData
 from lab.names import chosen
-from lab.tables import TROUBLES, save
+from lab.tables import save
 
-RESULTS = Path(__file__).resolve().parent / "results"
 BATCHES = (1, 100, 1_000, 10_000, 100_000, 1_000_000)
 ONE_BY_ONE_BATCHES = (1, 1_000)
 TIME_LIMIT = 900.0  # seconds for a cell
@@ -171,35 +170,15 @@ def main(arguments: list[str] | None = None) -> int:
         size = replace(size, seconds=options.seconds, warm_seconds=3 * options.seconds)
     batches = [int(count) for count in options.batches.split(",")] if options.batches else BATCHES
     cells = plan(size, joins, modes, list(batches), options.seed, Path(options.data))
-    if machine.load()[0] > 1.0:
-        busy = f"the machine is busy (load {machine.load()[0]}): times are too long"
-        console.print(f"[yellow]{busy}[/yellow]")
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("measuring", total=len(cells))
-
-        def done(cell: dict[str, Any]) -> None:
-            bar.update(task, advance=1, description=reports.where(cell))
-            trouble = next((cell[name] for name in TROUBLES if name in cell), None)
-            if trouble:
-                bar.console.print(f"[red]{reports.where(cell)}: {trouble}[/red]")
-
-        def log(line: str) -> None:
-            bar.update(task, description=line)
-
-        report = run(cells, options.keep, out, log, done)
+    command.warn_if_busy(console, "times are too long")
+    with command.measuring(console, len(cells), reports.where) as bar:
+        report = run(cells, options.keep, out, bar.log, bar.done)
     reports.grid(report["cells"]).show(console, "batches drained one by one, one core")
-    missed = [target for target in report["targets"] if not target["met"]]
-    console.print(f"{len(report['targets'])} targets, {len(missed)} missed")
-    console.print(f"{report['seconds']:.0f} s; results written to {out}")
-    failed = any("wrong" in cell or "error" in cell for cell in report["cells"])
-    return 1 if failed or (missed and (size.counts or options.strict)) else 0
+    return command.verdict(console, report, out, size.counts or options.strict)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=sorted(SIZES), default="full")
-    parser.add_argument("--rows", help="sizes of R, comma-separated, instead of the size's own")
+    parser = command.parser(__doc__, SIZES)
     parser.add_argument("--percents", help="budgets in percent of R, such as 1,10")
     parser.add_argument("--joins", help="names, comma-separated, or all; default: sweepjoin")
     parser.add_argument("--modes", help=f"comma-separated; default: {','.join(MODES)}")
@@ -207,11 +186,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, help="time for a batch size; the warm-up may take three times it"
     )
-    parser.add_argument("--strict", action="store_true", help="a missed target always counts")
-    parser.add_argument("--keep", action="store_true", help="keep the table")
-    parser.add_argument("--data", default=str(DATA), help="folder of generated tables")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="path of the JSON results")
     return parser
 
 

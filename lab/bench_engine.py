@@ -24,11 +24,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 import semistream as ss
 from lab import engine_report, fresh_process, machine
+from lab.command import RESULTS, warn_if_busy
 from lab.engine_cell import ALTERNATIVES, Cell, measure
 from lab.engine_data import EngineData
 from lab.engine_targets import FOUR, PUSH, SMALL_PUSH, Rates, verdicts
 
-RESULTS = Path(__file__).resolve().parent / "results"
 FULL_ROWS = 20_000_000
 SLOW = ("inlj", "cinlj")  # one page per tuple: fewer tuples, and a limit on time
 
@@ -128,10 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     with console.status("preparing the data"):
         data.prepare(console.print)
         data.warm()
-    if machine.load()[0] > 1.0:
-        console.print(
-            f"[yellow]the machine is busy (load {machine.load()[0]}): rates are too low[/yellow]"
-        )
+    warn_if_busy(console)
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
     with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
         task = bar.add_task("measuring", total=len(cells))

@@ -26,11 +26,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lab import machine, rivals
+from lab.command import RESULTS, warn_if_busy
 from lab.rivals import grid, launch, plot, report
 from lab.rivals.cell import Cell
 from lab.rivals.data import RivalData
 
-RESULTS = Path(__file__).resolve().parent / "results"
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PACKAGES = (
     *machine.PACKAGES,
@@ -117,9 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         cells = [cell for cell in cells if cell.variant in variants]
     if not options.again:
         cells = [cell for cell in cells if cell.key not in results.cells]
-    if machine.load()[0] > 1.0:
-        busy = f"the machine is busy (load {machine.load()[0]}): rates are too low"
-        console.print(f"[yellow]{busy}[/yellow]")
+    warn_if_busy(console)
     began = time.perf_counter()
     if cells:
         measure(cells, results, options.limit, console)

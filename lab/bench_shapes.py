@@ -23,20 +23,18 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 import semistream as ss
-from lab import fresh_process, machine
+from lab import command, fresh_process, machine
 from lab.build_once import DATA
+from lab.command import RESULTS
 from lab.names import chosen
 from lab.shapes import report as reports
 from lab.shapes.catalogue import REFERENCE, SHAPES
 from lab.shapes.cell import RIVAL, SLOW, Cell, measure
 from lab.shapes.data import ShapeData
 from lab.shapes.targets import OURS, verdicts
-from lab.tables import TROUBLES, save
-
-RESULTS = Path(__file__).resolve().parent / "results"
+from lab.tables import save
 
 
 @dataclass(frozen=True)
@@ -199,36 +197,17 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seconds:
         size = replace(size, seconds=options.seconds, warm_seconds=4 * options.seconds)
     groups = plan(size, rows, percents, shapes, joins, options.seed, Path(options.data))
-    if machine.load()[0] > 1.0:
-        busy = f"the machine is busy (load {machine.load()[0]}): rates are too low"
-        console.print(f"[yellow]{busy}[/yellow]")
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("measuring", total=sum(len(group.cells) for group in groups))
-
-        def done(cell: dict[str, Any]) -> None:
-            bar.update(task, advance=1, description=f"{cell['shape']}, {cell['join']}")
-            trouble = next((cell[name] for name in TROUBLES if name in cell), None)
-            if trouble:
-                bar.console.print(f"[red]{cell['shape']}, {cell['join']}: {trouble}[/red]")
-
-        def log(line: str) -> None:
-            bar.update(task, description=line)
-
-        report = run(groups, options.keep, out, log, done)
+    command.warn_if_busy(console)
+    total = sum(len(group.cells) for group in groups)
+    with command.measuring(console, total, lambda c: f"{c['shape']}, {c['join']}") as bar:
+        report = run(groups, options.keep, out, bar.log, bar.done)
     reports.all_joins(report["cells"]).show(console, "million tuples/s, one core")
     reports.summary(report["cells"]).show(console, f"{OURS}: million tuples/s and ratios")
-    missed = [target for target in report["targets"] if not target["met"]]
-    console.print(f"{len(report['targets'])} targets, {len(missed)} missed")
-    console.print(f"{report['seconds']:.0f} s; results written to {out}")
-    failed = any("wrong" in cell or "error" in cell for cell in report["cells"])
-    return 1 if failed or (missed and (size.counts or options.strict)) else 0
+    return command.verdict(console, report, out, size.counts or options.strict)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--size", choices=sorted(SIZES), default="full")
-    parser.add_argument("--rows", help="sizes of R, comma-separated, instead of the size's own")
+    parser = command.parser(__doc__, SIZES)
     parser.add_argument("--percents", default="10", help="budgets in percent of R")
     parser.add_argument("--shapes", help=f"names, comma-separated; default: {','.join(SHAPES)}")
     parser.add_argument("--joins", help="names, comma-separated, or all; the full size's default")
@@ -236,11 +215,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seconds", type=float, help="measured time of a cell; the warm-up may take four times it"
     )
-    parser.add_argument("--strict", action="store_true", help="a missed target always counts")
-    parser.add_argument("--keep", action="store_true", help="keep the tables")
-    parser.add_argument("--data", default=str(DATA), help="folder of generated tables")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", help="path of the JSON results")
     return parser
 
 

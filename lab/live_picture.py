@@ -36,7 +36,7 @@ def picture(page: Path) -> None:
         chromium = shutil.which("chromium")
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for theme, name in (("light", "live-page.png"), ("dark", "live-page-dark.png")):
-            tab = browser.new_page(viewport={"width": 1160, "height": 905})
+            tab = browser.new_page(viewport={"width": 1160, "height": 925})
             tab.goto(f"file://{page}?theme={theme}")
             tab.screenshot(path=IMAGES / name)
             Image.open(IMAGES / name).convert("RGB").save(IMAGES / name, optimize=True)

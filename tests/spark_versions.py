@@ -2,7 +2,8 @@
 
 Each version has an environment under ``.data/spark-versions/``, made on first use and updated when
 pyproject.toml changes; they take about 1 GB each, and ``--discard`` removes each one after its
-tests. ``--short`` runs a few tests with the oldest version, as a quick check.
+tests. A version takes two to four minutes; name one to run it alone. ``--short`` runs a few tests
+with the oldest version, as a quick check.
 """
 
 from __future__ import annotations
@@ -49,13 +50,13 @@ def environment(version: str) -> Path:
     return python
 
 
-def test(version: str, tests: tuple[str, ...]) -> bool:
+def test(version: str, tests: tuple[str, ...], workers: int) -> bool:
     """Whether the tests pass; the reasons of all that are skipped are printed."""
     python = environment(version)
     print(f"==> Spark {version}", flush=True)
     start = time.monotonic()
-    workers = ("-n", "2", "--dist", "loadgroup")
-    command = [str(python), "-m", "pytest", "-q", "-m", QUICK, *workers, *tests]
+    parallel = ("-n", str(workers), "--dist", "loadgroup") if workers > 1 else ()
+    command = [str(python), "-m", "pytest", "-q", "-m", QUICK, *parallel, *tests]
     # The environment decides which pyspark is used, and nothing that was set for another one.
     kept = {n: v for n, v in os.environ.items() if n not in ("SPARK_HOME", "PYTHONPATH")}
     passed = subprocess.run(command, cwd=ROOT, env=kept).returncode == 0
@@ -68,6 +69,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("versions", nargs="*", metavar="version", help="default: all")
     parser.add_argument("--short", action="store_true", help="a few tests, the oldest version")
+    parser.add_argument("--workers", type=int, default=2, help="processes that run tests")
     parser.add_argument("--discard", action="store_true", help="remove each environment afterwards")
     options = parser.parse_args()
     unknown = [version for version in options.versions if version not in VERSIONS]
@@ -76,7 +78,7 @@ def main() -> int:
     versions = options.versions or (VERSIONS[:1] if options.short else VERSIONS)
     results = {}
     for version in versions:
-        results[version] = test(version, SHORT if options.short else TESTS)
+        results[version] = test(version, SHORT if options.short else TESTS, options.workers)
         if options.discard:
             shutil.rmtree(ENVIRONMENTS / version)
     failed = [version for version, passed in results.items() if not passed]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 import semistream as ss
-from lab import machine
 from lab.build_once import DATA
+from lab.command import measured
 from lab.drain.report import ONE_BY_ONE
 from lab.engine_cell import DESCRIPTION_BYTES
 from lab.engine_data import EngineData
@@ -62,20 +62,7 @@ class Cell:
 
 def measure(cell: Cell) -> dict[str, Any]:
     """Measure one cell. Never raises: a failure is part of the result."""
-    core = machine.pin_to_one_core()
-    pa.set_cpu_count(1)
-    about = {name: value for name, value in asdict(cell).items() if name != "root"}
-    result: dict[str, Any] = {**about, "core": core, "load": machine.load()}
-    began = time.perf_counter()
-    try:
-        result |= _measure(cell)
-    except ss.BudgetError as error:
-        result["refused"] = str(error)
-    except Exception as error:
-        result["error"] = f"{type(error).__name__}: {error}"
-    result["wall_seconds"] = round(time.perf_counter() - began, 2)
-    result["cell_processor_seconds"] = round(time.process_time(), 2)
-    return result
+    return measured(cell, lambda: _measure(cell))
 
 
 def _measure(cell: Cell) -> dict[str, Any]:

@@ -7,17 +7,16 @@ batch of every chunk is checked.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import semistream as ss
-from lab import machine
 from lab.build_once import DATA
+from lab.command import measured
 from lab.shapes.data import ShapeData
 from lab.shapes.lmdb_rows import LruLmdbRows
 from lab.warm_up import Pusher, Subject
@@ -55,20 +54,9 @@ class Cell:
 
 def measure(cell: Cell) -> dict[str, Any]:
     """Measure one cell. Never raises: a failure is part of the result."""
-    core = machine.pin_to_one_core()
-    pa.set_cpu_count(1)
-    about = {name: value for name, value in asdict(cell).items() if name != "root"}
-    result: dict[str, Any] = {**about, "core": core, "load": machine.load()}
-    began = time.perf_counter()
-    try:
-        result |= _measure_rival(cell) if cell.join == RIVAL else _measure_join(cell)
-    except ss.BudgetError as error:
-        result["refused"] = str(error)
-    except Exception as error:
-        result["error"] = f"{type(error).__name__}: {error}"
-    result["wall_seconds"] = round(time.perf_counter() - began, 2)
-    result["cell_processor_seconds"] = round(time.process_time(), 2)
-    return result
+    return measured(
+        cell, lambda: _measure_rival(cell) if cell.join == RIVAL else _measure_join(cell)
+    )
 
 
 def _measure_join(cell: Cell) -> dict[str, Any]:

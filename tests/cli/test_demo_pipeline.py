@@ -6,11 +6,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from semistream.cli._demo_pipeline import clear
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, SemistreamError
 
 for module in ("pyspark", "pydantic", "yaml"):
     pytest.importorskip(module)
@@ -72,3 +73,21 @@ def test_a_demo_replaces_only_what_a_demo_made(tmp_path: Path) -> None:
     (folder / "sales" / "000.parquet").write_text("")
     clear(folder)
     assert [path.name for path in folder.glob("[!.]*")] == ["mine.txt"]
+
+
+def test_kernels_are_compiled_while_the_table_is_built(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from semistream.cli import _demo_story as story
+
+    calls = []
+
+    def prepare(demo: Any, progress: Any) -> None:
+        calls.append("prepare")
+        raise SemistreamError("far enough")
+
+    monkeypatch.setattr(story, "warm_up_in_background", lambda: calls.append("compile"))
+    monkeypatch.setattr(story.steps, "prepare", prepare)
+    with pytest.raises(SemistreamError, match="far enough"):
+        story.show_pipeline(100, 100, "10MB", "auto", 1.0, "parquet", tmp_path / "demo")
+    assert calls == ["compile", "prepare"]

@@ -28,7 +28,7 @@ from harness import (
     watched,
 )
 from semistream.master.disk_read import DiskRead
-from semistream.master.store import LocalFile
+from semistream.master.local_file import LocalFile
 
 STREAM = pa.table(
     {"n": range(600), "k": np.random.default_rng(1).integers(-10, 1010, 600)},

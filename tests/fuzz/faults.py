@@ -10,7 +10,8 @@ from typing import Any
 
 from semistream.errors import MasterTableError
 from semistream.master.disk_read import DiskRead
-from semistream.master.store import LocalFile, LocalStore
+from semistream.master.local_file import LocalFile
+from semistream.master.store import LocalStore
 
 
 class Disk:

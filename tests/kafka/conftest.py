@@ -1,12 +1,22 @@
-"""With ``CI_REQUIRES_KAFKA`` set, a skipped Kafka test fails the run if Maven is reachable."""
+"""A broker for each test file.
+
+With ``CI_REQUIRES_KAFKA`` set, a skipped Kafka test fails the run if Maven is reachable.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
-from kafka.broker import maven_answers
+from kafka.broker import kafka_broker, maven_answers
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[str]:
+    with kafka_broker() as address:
+        yield address
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,11 @@ import semistream as ss
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("pyspark")
 
-from kafka.broker import kafka_broker
 from kafka.test_sync import create
 from overload.kit import numbers
 from overload.waiting_kit import Query, batches, build_table
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    with kafka_broker() as address:
-        yield address
 
 
 def query_with(folder: Path, broker: str, topic: str) -> Query:

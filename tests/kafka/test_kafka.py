@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("deltalake")
 pytest.importorskip("pydantic")
 
-from kafka.broker import connector, kafka_broker
+from kafka.broker import connector
 from semistream.pipeline import check, load
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
@@ -41,12 +40,6 @@ spark:
   spark.driver.memory: 1g
   {connector}
 """
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    with kafka_broker() as address:
-        yield address
 
 
 def orders(first: int, count: int) -> pa.Table:

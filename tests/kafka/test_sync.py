@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +13,10 @@ import semistream as ss
 
 pytest.importorskip("confluent_kafka")
 
-from kafka.broker import kafka_broker
 from master.sync.worlds import rows_of, table_of
 from semistream.errors import ConfigError, MasterTableError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    with kafka_broker() as address:
-        yield address
 
 
 def create(broker: str, topic: str, partitions: int = 3) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,16 +16,10 @@ pytest.importorskip("deltalake")
 pytest.importorskip("pydantic")
 pytest.importorskip("confluent_kafka")
 
-from kafka.broker import connector, kafka_broker
+from kafka.broker import connector
 from tutorial import Reader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[str]:
-    with kafka_broker() as address:
-        yield address
 
 
 def test_the_tutorial(broker: str, tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from master.cases import numbers
 from semistream.master import MasterTable
 from semistream.master.disk_read import DiskRead, address_of
 from semistream.master.extents import Extents
+from semistream.master.local_file import ALIGNMENT
 from semistream.master.reader import PlainReader
-from semistream.master.store import ALIGNMENT
 
 CONTENT = os.urandom(5 * ALIGNMENT + 100)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from semistream.master.extents import Extents
-from semistream.master.store import ALIGNMENT
+from semistream.master.local_file import ALIGNMENT
 
 
 def extents_of(ranges: list[tuple[int, int]], direct: bool = False) -> Extents:

@@ -13,9 +13,9 @@ import pytest
 import semistream as ss
 from harness import needs_direct_io
 from master.cases import numbers
+from semistream.master.local_file import ALIGNMENT, LocalFile
 from semistream.master.mapped_reader import MappedReader
 from semistream.master.reader import FrameReader, PlainReader
-from semistream.master.store import ALIGNMENT, LocalFile
 
 both_ways = pytest.mark.parametrize("direct", [False, True])
 

@@ -198,6 +198,7 @@ def test_a_restart_resumes_at_the_checkpoint(spark: Any, stream: Any, tmp_path: 
     [
         ({"output": "avro"}, "output='avro'"),
         ({"speed": "high"}, "unknown option 'speed'"),
+        ({"memroy": "1GB"}, "unknown option 'memroy'; did you mean 'memory'"),
         ({"path": ""}, "path=''"),
         ({"memory": "much"}, "memory='much'"),
         ({"using": "magic"}, "using='magic'"),

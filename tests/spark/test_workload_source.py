@@ -114,6 +114,7 @@ def test_as_a_table(spark: Any) -> None:
         ({"scattered": "perhaps"}, "scattered='perhaps' is not a boolean; use true or false"),
         ({"unmatched": 0.7, "nulls": 0.6}, "add up to more than 1"),
         ({"colour": "red"}, "unknown option 'colour'; valid options are products, exponent"),
+        ({"exponnt": "1"}, "unknown option 'exponnt'; did you mean 'exponent'"),
     ],
 )
 def test_bad_options_are_refused_by_name(options: dict[str, Any], said: str) -> None:

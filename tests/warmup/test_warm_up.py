@@ -76,3 +76,17 @@ def test_random_joins_use_no_signature_that_the_warm_up_did_not(report: Any) -> 
 
 def test_every_option_belongs_to_a_join_that_is_run() -> None:
     assert set(OPTIONS) <= {case.algorithm for case in cases()}
+
+
+def test_a_query_waits_for_the_first_joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    from semistream.warmup import __main__ as process
+
+    lowered: list[int] = []
+    monkeypatch.setattr(process.os, "nice", lowered.append)
+    urgent = process.first_cases()
+    assert cases()[: len(urgent)] == urgent
+    assert {case.algorithm for case in urgent} == {"sweepjoin"}
+    for done in range(len(cases()) + 1):
+        process.make_way(done, len(cases()))
+        assert bool(lowered) == (done >= len(urgent))
+    assert lowered == [10]

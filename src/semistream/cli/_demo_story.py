@@ -12,6 +12,7 @@ import pyarrow as pa
 from semistream.cli import _demo_pipeline as steps
 from semistream.errors import ConfigError
 from semistream.memory import format_size
+from semistream.warmup.background import warm_up_in_background
 
 _QUERY = "SELECT supplier_id, count(*), sum(quantity * price) GROUP BY 1 ORDER BY 3 DESC LIMIT 5"
 
@@ -30,6 +31,7 @@ def show_pipeline(
     place = (folder or steps.default_folder()).absolute()
     demo = steps.Demo(place, rows, tuples, memory, join, exponent, _output(output))
     steps.check(demo)
+    warm_up_in_background()  # while the table is built
     print(f"1. Products: a master table of {rows:,} rows, and {tuples:,} sales", flush=True)
     _prepare(demo)
     size = format_size(steps.table_bytes(demo))

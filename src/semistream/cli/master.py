@@ -146,7 +146,7 @@ def check(path: Path, version: int | None = None) -> Verdict:
 def first_rows(
     path: Path, rows: int, columns: Sequence[str] | None = None, version: int | None = None
 ) -> pa.Table:
-    """The first rows in key order."""
+    """The first rows in the order of their codes, which is key order for most types."""
     from semistream.master import MasterTable
 
     return MasterTable.open(path, version).read(columns, rows)
@@ -274,7 +274,7 @@ def head_command(
     as_json: bool = _JSON,
     version: int | None = typer.Option(None, help="Version number. Default: the newest."),
 ) -> None:
-    """Show the first rows of a master table, in key order."""
+    """Show the first rows of a master table."""
     _show_rows(_or_exit(lambda: first_rows(path, rows, column or None, version)), as_json)
 
 

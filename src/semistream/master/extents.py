@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from semistream.master.store import ALIGNMENT
+from semistream.master.local_file import ALIGNMENT
 
 
 class Extents:

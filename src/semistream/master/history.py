@@ -34,6 +34,15 @@ class History:
     valid_from: str
     valid_to: str | None = None
 
+    @classmethod
+    def of(cls, valid_from: str | None, valid_to: str | None) -> History | None:
+        """None for a table without history."""
+        if valid_from is not None:
+            return cls(valid_from, valid_to)
+        if valid_to is not None:
+            raise ConfigError(f"valid_to={valid_to!r} needs history=: the column with the begin")
+        return None
+
     def check(self, schema: pa.Schema, key: Iterable[str]) -> None:
         """Raise for columns that cannot be used."""
         if END_COLUMN in schema.names:

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 import pyarrow as pa
 
-from semistream.master.store import ALIGNMENT
+from semistream.master.local_file import ALIGNMENT
 
 _HUGE = 2 << 20  # bytes of a huge page
 

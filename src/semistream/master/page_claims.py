@@ -13,7 +13,7 @@ import numpy as np
 
 from semistream.errors import MasterTableError
 from semistream.master.extents import Extents
-from semistream.master.store import RangeFile
+from semistream.master.local_file import RangeFile
 
 if TYPE_CHECKING:
     from semistream.keys import Codes

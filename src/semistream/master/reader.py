@@ -14,11 +14,12 @@ from semistream.master.codes import KeyCodes
 from semistream.master.disk_read import DiskRead
 from semistream.master.extents import Extents
 from semistream.master.index import PagePlaces, SegmentPages
+from semistream.master.local_file import ALIGNMENT, RangeFile
 from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.page_buffer import PageBuffer, aligned
 from semistream.master.page_check import PageCheck, index_problem
 from semistream.master.page_claims import PageClaims, StoredClaims
-from semistream.master.store import ALIGNMENT, LocalStore, RangeFile
+from semistream.master.store import LocalStore
 from semistream.master.whole_map import WholeMap
 
 

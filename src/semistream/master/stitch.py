@@ -19,10 +19,10 @@ from semistream.errors import MasterTableError
 from semistream.master.disk_read import DiskRead
 from semistream.master.extents import Extents
 from semistream.master.index import PagePlaces
+from semistream.master.local_file import ALIGNMENT, RangeFile
 from semistream.master.manifest import SegmentInfo
 from semistream.master.page_claims import StitchedClaims
 from semistream.master.reader import OpenSegment
-from semistream.master.store import ALIGNMENT, RangeFile
 
 
 def stitched(parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo]) -> OpenSegment:

@@ -10,60 +10,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import mmap
 import os
 import re
-import sys
 import uuid
-import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 from semistream.errors import MasterTableError
-from semistream.master.disk_read import DiskRead, address_of
 from semistream.master.files import Files
+from semistream.master.local_file import LocalFile, RangeFile, unreadable
 
-if TYPE_CHECKING:
-    from semistream.master.extents import Extents
-
-ALIGNMENT = 4096
-_MADV_POPULATE_READ = 22  # Linux 5.14; Python has no constant for it
-_ADVISED = 8  # ranges: more of them are small, and the advice would cost more than it saves
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 Condition = Callable[[], bool]
 
 
 # Errors of link() that mean that nothing was done.
 _REFUSALS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.EMLINK)
-
-
-class RangeFile(Protocol):
-    """An open file that readers share; reads are positional."""
-
-    name: str
-
-    def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
-        """Fill ``target`` from ``offset``; the count is short only at the end of the file."""
-
-    def read_ranges(self, target: memoryview, extents: Extents) -> bool:
-        """Read many small ranges through the page cache; False if one failed or is short."""
-
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
-        """Start reading these ranges: directly into ``target`` with ``ahead``, otherwise into
-        the page cache."""
-
-    def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
-        """Map a range without a copy; None if that is not possible."""
-
-    def extent(self, nbytes: int) -> list[tuple[int, int, int]]:
-        """What to map for the first ``nbytes``: for each file its descriptor, its place and the
-        bytes that it has there. The last one is short if a file is truncated."""
-
-    def reopen(self) -> None:
-        """Open the file again after a failed read: the fault may be transient."""
-
-    def close(self) -> None: ...
 
 
 class PublishInDoubtError(MasterTableError):
@@ -138,7 +101,7 @@ class LocalStore:
         try:
             return self.files.read(self.path(name))
         except OSError as error:
-            raise _unreadable(self.path(name), error) from error
+            raise unreadable(self.path(name), error) from error
 
     def find(self, name: str) -> bytes | None:
         """As :meth:`read`; None if there is no such file."""
@@ -147,7 +110,7 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
-            raise _unreadable(self.path(name), error) from error
+            raise unreadable(self.path(name), error) from error
 
     def open(self, name: str) -> LocalFile:
         return LocalFile(self.path(name), self.files)
@@ -275,98 +238,6 @@ class LocalStore:
                 self.files.sync_folder(new.parent)
 
 
-class LocalFile:
-    """Positional reads into a caller's buffer, buffered or direct.
-
-    The file is never mapped as a whole: mapped pages count as resident memory of the process,
-    which must stay within its budget.
-    """
-
-    def __init__(self, path: Path, files: Files) -> None:
-        self.path = path
-        self.name = path.name
-        self._files = files
-        self._cached = _open(files, path, 0)
-        self._direct: int | None = None
-        # Tables and readers share this object; the file is closed with the last reference.
-        self._descriptors = [self._cached]
-        self._finalizer = weakref.finalize(self, _close_all, self._descriptors)
-
-    def read_into(self, target: memoryview, offset: int, direct: bool = False) -> int:
-        descriptor = self._direct_descriptor() if direct else self._cached
-        done, wanted = 0, len(target)
-        while done < wanted:
-            try:
-                count = os.preadv(descriptor, [target[done:]], offset + done)
-            except OSError as error:
-                raise _unreadable(self.path, error) from error
-            if count == 0:
-                break
-            done += count
-            if direct and done % ALIGNMENT:  # only the end of the file is unaligned
-                break
-        return done
-
-    def read_ranges(self, target: memoryview, extents: Extents) -> bool:
-        from semistream import kernels
-
-        address = address_of(target)
-        ranges = extents.places, extents.offsets, extents.sizes
-        return int(kernels.disk.read_ranges(self._cached, address, *ranges)) == len(extents)
-
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
-        if ahead is not None:
-            descriptor = self._direct_descriptor()
-            ahead.begin(descriptor, address_of(target), extents)
-        elif hasattr(os, "posix_fadvise") and len(extents) <= _ADVISED:
-            with contextlib.suppress(OSError):  # it is only advice
-                for offset, size in zip(extents.offsets, extents.sizes, strict=True):
-                    os.posix_fadvise(self._cached, offset, size, os.POSIX_FADV_WILLNEED)
-
-    def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
-        """A map of a range with all its pages resident, and the offset of the range in it.
-
-        None if it cannot be mapped; the caller then reads, which raises if that fails, too.
-        """
-        if sys.platform != "linux":
-            return None
-        base = begin // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        size = begin + length - base
-        try:
-            mapped = mmap.mmap(self._cached, size, access=mmap.ACCESS_READ, offset=base)
-            with contextlib.suppress(OSError):  # a kernel without huge pages
-                mapped.madvise(mmap.MADV_HUGEPAGE)  # reads from disk use large pieces
-            # Raises where accessing the memory would kill the process (SIGBUS).
-            mapped.madvise(_MADV_POPULATE_READ)
-        except (OSError, ValueError):
-            return None
-        return mapped, begin - base
-
-    def extent(self, nbytes: int) -> list[tuple[int, int, int]]:
-        return [(self._cached, 0, min(nbytes, os.fstat(self._cached).st_size))]
-
-    def reopen(self) -> None:
-        # dup2 replaces the file under the same descriptor, so that concurrent reads of other
-        # threads never use a closed or reused descriptor.
-        with contextlib.suppress(MasterTableError):
-            fresh = _open(self._files, self.path, 0)
-            os.dup2(fresh, self._cached, inheritable=False)
-            os.close(fresh)
-            if self._direct is not None:
-                fresh = _open(self._files, self.path, _direct_flag())
-                os.dup2(fresh, self._direct, inheritable=False)
-                os.close(fresh)
-
-    def close(self) -> None:
-        self._finalizer()
-
-    def _direct_descriptor(self) -> int:
-        if self._direct is None:
-            self._direct = _open(self._files, self.path, _direct_flag())
-            self._descriptors.append(self._direct)
-        return self._direct
-
-
 def _drop_from_page_cache(descriptor: int) -> None:
     """Drop a synced file from the page cache.
 
@@ -376,30 +247,6 @@ def _drop_from_page_cache(descriptor: int) -> None:
     if hasattr(os, "posix_fadvise"):
         with contextlib.suppress(OSError):  # it is only advice
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def _close_all(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
-
-
-def _direct_flag() -> int:
-    flag = getattr(os, "O_DIRECT", None)
-    if flag is None:
-        raise MasterTableError(
-            "direct=True needs O_DIRECT, which this system does not have; use direct=False"
-        )
-    return int(flag)
-
-
-def _open(files: Files, path: Path, flags: int) -> int:
-    try:
-        return files.open(path, flags)
-    except FileNotFoundError as error:
-        raise _unreadable(path, error) from error
-    except OSError as error:
-        hint = "; the file system may not support direct=True" if flags else ""
-        raise MasterTableError(f"{path} cannot be opened: {error.strerror}{hint}") from error
 
 
 @contextlib.contextmanager
@@ -413,12 +260,3 @@ def writing(path: Path) -> Iterator[None]:
             f"{path} cannot be written: {error.strerror or error}; nothing was published. "
             "Free space or choose another path, and repeat"
         ) from error
-
-
-def _unreadable(path: Path, error: OSError) -> MasterTableError:
-    if error.errno in (errno.ENOENT, errno.ESTALE):
-        return MasterTableError(
-            f"{path} is missing; it was deleted or vacuumed, perhaps on another machine. Open the "
-            "newest version, vacuum with a larger keep, or build the table again"
-        )
-    return MasterTableError(f"{path} cannot be read: {error.strerror}; check the disk and retry")

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,10 +16,11 @@ from semistream.master.codes import KeyCodes
 from semistream.master.index import PageIndex
 from semistream.master.logical_pages import LogicalPages
 from semistream.master.manifest import Manifest, SyncInfo
-from semistream.master.mapped_reader import check_mapped, reader_kind
 from semistream.master.merge import merge_by_code
+from semistream.master.newest import NewestVersion, open_version
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
+from semistream.master.mapped_reader import check_mapped, reader_kind
 from semistream.master.store import LocalStore
 from semistream.memory import PAGE_BYTES
 
@@ -52,12 +52,17 @@ class MasterTable:
         self.manifest = manifest
         self.pinned = pinned
         self.mapped = mapped
+        self.version: Final = manifest.version
+        self.key: Final = manifest.key
+        self.unique: Final = manifest.unique
+        self.created: Final = manifest.created
         self.codes = KeyCodes(manifest.schema, manifest.key)
         self.codec = self.codes.codec
         self.store = LocalStore(path)
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         self.pages = LogicalPages(self.store, manifest, self.codec)
         self.index: PageIndex = self.pages.index
+        self._newest_number = NewestVersion(self.store, manifest.version)
 
     @classmethod
     def build(
@@ -108,11 +113,9 @@ class MasterTable:
         from semistream.master.build import build
         from semistream.master.history import History
 
-        if history is None and valid_to is not None:
-            raise ConfigError(f"valid_to={valid_to!r} needs history=: the column with the begin")
-        column = None if history is None else History(history, valid_to)
-        version = build(data, path, key, unique, page_bytes, memory, overwrite, progress, column)
-        return cls._published(path, version)
+        columns = History.of(history, valid_to)
+        version = build(data, path, key, unique, page_bytes, memory, overwrite, progress, columns)
+        return open_published(path, version)
 
     @classmethod
     def open(
@@ -127,19 +130,10 @@ class MasterTable:
         of the process, in addition to the budget of a join.
         """
         check_mapped(mapped)
-        while True:
-            manifest = manifests.read_manifest(LocalStore(path), version)
-            try:
-                return cls(os.fspath(path), manifest, pinned=version is not None, mapped=mapped)
-            except MasterTableError:
-                # It may have been vacuumed meanwhile; then there is a newer version to open.
-                newest = manifests.list_versions(LocalStore(path))[-1:]
-                if version is not None or newest <= [manifest.version]:
-                    raise
-
-    def _unpinned(self) -> MasterTable:
-        self.pinned = False
-        return self
+        store, pinned = LocalStore(path), version is not None
+        return open_version(
+            store, version, lambda manifest: cls(os.fspath(path), manifest, pinned, mapped)
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopen, (os.path.abspath(self.path), self.version, self.pinned)
@@ -151,14 +145,6 @@ class MasterTable:
         )
 
     @property
-    def version(self) -> int:
-        return self.manifest.version
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        return self.manifest.key
-
-    @property
     def schema(self) -> pa.Schema:
         return self.manifest.rows_schema
 
@@ -166,10 +152,6 @@ class MasterTable:
     def history(self) -> str | None:
         """The column from whose time on a row is valid, in a table with history."""
         return None if self.manifest.history is None else self.manifest.history.valid_from
-
-    @property
-    def unique(self) -> bool:
-        return self.manifest.unique
 
     @property
     def distinct(self) -> bool:
@@ -195,10 +177,6 @@ class MasterTable:
     def rows_without_key(self) -> int:
         """Input rows that were dropped because their key has a null."""
         return self.manifest.rows_without_key
-
-    @property
-    def created(self) -> str:
-        return self.manifest.created
 
     @property
     def num_pages(self) -> int:
@@ -270,8 +248,7 @@ class MasterTable:
 
     def to_table(self) -> pa.Table:
         """All rows in memory. For small tables, and for tests."""
-        copies = [pa.ipc.read_record_batch(b.serialize(), self.schema) for b in self.batches()]
-        return pa.Table.from_batches(copies, schema=self.schema)
+        return self.read()
 
     def read(self, columns: Sequence[str] | None = None, limit: int | None = None) -> pa.Table:
         """The first ``limit`` rows in code order, in memory. Default: all rows, all columns."""
@@ -291,25 +268,7 @@ class MasterTable:
 
     def newest_version(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        own, following = self._manifest_paths
-        if not self._is_file(following) and self._is_file(own):
-            return self.version
-        versions = manifests.list_versions(self.store)
-        return versions[-1] if versions else self.version
-
-    @cached_property
-    def _manifest_paths(self) -> tuple[Path, Path]:
-        """Of this version and of the next one. Every push looks for them: made once."""
-        names = map(manifests.manifest_name, (self.version, self.version + 1))
-        own, following = map(self.store.path, names)
-        return own, following
-
-    def _is_file(self, path: Path) -> bool:
-        try:
-            self.store.files.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return self._newest_number.find()
 
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
         """Codes of the keys that were upserted or deleted after version ``since``, up to this one.
@@ -394,9 +353,7 @@ class MasterTable:
     @property
     def age(self) -> float | None:
         """Seconds since the table was last known to be in step with its source."""
-        from semistream.master.sync import age_of
-
-        return age_of(self.store, self.manifest)
+        return self.age_at(self.version)
 
     def age_at(self, version: int) -> float | None:
         """The same for another version of the table."""
@@ -431,18 +388,17 @@ class MasterTable:
     def _at(self, version: int) -> MasterTable:
         if version == self.version:
             return self
-        return self._published(self.path, version)
+        return open_published(self.path, version)
 
-    @classmethod
-    def _published(cls, path: str | os.PathLike[str], version: int) -> MasterTable:
-        """The version just published; a later one based on it if it was vacuumed already."""
-        try:
-            table = cls.open(path, version)
-        except MasterTableError:
-            if version in manifests.list_versions(LocalStore(path)):
-                raise
-            table = cls.open(path)
-        return table._unpinned()
+
+def open_published(path: str | os.PathLike[str], version: int) -> MasterTable:
+    """The version just published; a later one based on it if it was vacuumed already."""
+    try:
+        return _reopen(os.fspath(path), version, pinned=False)
+    except MasterTableError:
+        if version in manifests.list_versions(LocalStore(path)):
+            raise
+        return MasterTable.open(path)
 
 
 def _reopen(path: str, version: int, pinned: bool) -> MasterTable:

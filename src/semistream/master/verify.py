@@ -14,9 +14,10 @@ from semistream.errors import MasterTableError
 from semistream.master.changed import ChangedCodes, contains
 from semistream.master.duplicates import RepeatedKeys
 from semistream.master.index import SegmentPages
+from semistream.master.local_file import RangeFile
 from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo, read_manifest
 from semistream.master.page_check import PageCheck
-from semistream.master.store import LocalStore, RangeFile
+from semistream.master.store import LocalStore
 from semistream.master.table import MasterTable
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.errors import ConfigError, MasterTableError
-from semistream.master.store import RangeFile
+from semistream.master.local_file import RangeFile
 
 _PROT_NONE, _PROT_READ = 0, 1
 _MAP_SHARED, _MAP_PRIVATE, _MAP_FIXED, _MAP_ANONYMOUS = 0x1, 0x2, 0x10, 0x20

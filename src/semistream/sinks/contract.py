@@ -59,6 +59,20 @@ class Staged:
     note: str = ""
     """What the task did with waiting rows; not for the sink."""
 
+    @classmethod
+    def of(
+        cls,
+        batch: Batch,
+        partition: int,
+        schema: pa.Schema | None,
+        rows: int = 0,
+        nbytes: int = 0,
+        name: str = "",
+    ) -> Staged:
+        """With the schema as an object; default: no rows."""
+        serialized = b"" if schema is None else schema.serialize().to_pybytes()
+        return cls(batch, partition, rows, nbytes, name, serialized)
+
     @property
     def arrow_schema(self) -> pa.Schema:
         return pa.ipc.read_schema(pa.py_buffer(self.schema))

@@ -94,12 +94,11 @@ class DeltaSink:
         self, rows: Iterable[pa.RecordBatch], schema: pa.Schema | None, batch: Batch, partition: int
     ) -> Staged:
         schema, rows = peek(rows, schema)
-        serialized = b"" if schema is None else schema.serialize().to_pybytes()
         if rows == () or schema is None:
-            return Staged(batch, partition, 0, 0, "", serialized)
+            return Staged.of(batch, partition, schema)
         name = f"{self._prefix(batch)}{partition:05d}-{uuid.uuid4().hex}.parquet"
         count, nbytes = write_parquet(rows, schema, self.path / name, self.compression, self.disk)
-        return Staged(batch, partition, count, nbytes, name, serialized)
+        return Staged.of(batch, partition, schema, count, nbytes, name)
 
     def commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None = None) -> bool:
         with writing(self.path):

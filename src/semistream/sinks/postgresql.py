@@ -78,9 +78,8 @@ class PostgresWarehouse:
         self, rows: Iterable[pa.RecordBatch], schema: pa.Schema | None, batch: Batch, partition: int
     ) -> Staged:
         schema, rows = peek(rows, schema)
-        serialized = b"" if schema is None else schema.serialize().to_pybytes()
         if rows == () or schema is None:
-            return Staged(batch, partition, 0, 0, "", serialized)
+            return Staged.of(batch, partition, schema)
         counted = _Counted(rows)
         connection = self._server.with_retries(lambda c: c, close=False)
         try:
@@ -99,7 +98,7 @@ class PostgresWarehouse:
             raise self._server.readable_error(error) from error
         finally:
             self._server.close(connection)
-        return Staged(batch, partition, counted.rows, counted.nbytes, name, serialized)
+        return Staged.of(batch, partition, schema, counted.rows, counted.nbytes, name)
 
     def commit(self, staged: Sequence[Staged], batch: Batch, mark: Mark | None = None) -> bool:
         lock = self.table + batch.query

@@ -30,6 +30,7 @@ from semistream.master.manifest import Manifest, SegmentInfo
 from semistream.master.segment import SegmentWriter
 from semistream.master.storage_types import drop_null_keys, storage_schema, to_storage
 from semistream.master.store import LocalStore
+from semistream.master.table import open_published
 from semistream.master.workspace import Workspace
 from semistream.memory import PAGE_BYTES, parse_size
 from semistream.spark.errors import reraise_semistream_errors
@@ -115,7 +116,7 @@ def _build(
             segments=tuple(infos),
         )
         publish(store, workspace, manifest, [file for info in infos for file in info.files])
-    return MasterTable.open(store.root, manifest.version)._unpinned()
+    return open_published(store.root, manifest.version)
 
 
 def _upsert(

@@ -6,6 +6,7 @@ print errors of their own.
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def noted_interrupts() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event instead of raising; a second one raises at once."""
+    """Ctrl-C sets the event instead of raising; a second one raises at once, and ends logging."""
     noted = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield noted
@@ -22,6 +23,7 @@ def noted_interrupts() -> Iterator[threading.Event]:
 
     def note(*_: object) -> None:
         if noted.is_set():
+            logging.disable(logging.ERROR)  # Py4J logs the call that this cuts, with tracebacks
             raise KeyboardInterrupt
         noted.set()
 

@@ -92,8 +92,9 @@ def _start_context(settings: dict[str, str]) -> None:
 def _no_session(error: Exception, packages: Any) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     hint = (
-        f"; perhaps your Maven repository does not have {packages}: set another release with "
-        "packages, or jars with spark.jars under spark"
+        f"; perhaps Maven cannot be reached, or does not have {packages}: give a release that it "
+        "has, as in packages: [org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0], or local jars "
+        "with spark.jars under spark (docs/tutorial.md)"
         if packages
         else "; check that Java 17 is installed, and the settings under spark"
     )

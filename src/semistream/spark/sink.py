@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -125,52 +124,31 @@ def to_warehouse(
         "backlog": backlog,
         "deferred_topic": deferred_topic,
     }
+    options |= {"output": output, "memory": memory, "using": using}
     if any(value is not None for value in waiting.values()) or not has(SINK):
-        waiting |= {"output": output, "memory": memory, "using": using}
         return write_each_batch(df, lookups, **waiting, **options)
     register(df.sparkSession)
-    texts, _ = _checked(df, lookups, output=output, memory=memory, using=using, **options)
+    texts, _ = _checked(df, lookups, **options)
     return df.writeStream.format(FORMAT).options(**texts)
 
 
 def write_each_batch(
-    df: DataFrame,
-    lookups: Sequence[Lookup] | Lookup = (),
-    *,
-    output: str = "parquet",
-    memory: int | str = "256MB",
-    using: str = "auto",
-    batch_time: str | float | None = None,
-    unmatched: str | None = None,
-    parking: Parking | None = None,
-    dead_letters: str | os.PathLike[str] | Sink | None = None,
-    backlog: str | os.PathLike[str] | None = None,
-    deferred_topic: Mapping[str, Any] | None = None,
-    clock: Callable[[], float] = time.time,
-    **options: Any,
+    df: DataFrame, lookups: Sequence[Lookup] | Lookup = (), **options: Any
 ) -> DataStreamWriter:
-    """:func:`to_warehouse` by ``foreachBatch``: the same rows in the same transfer to Python, and
-    the same ledger, so that a query may be restarted with either.
+    """:func:`to_warehouse` by ``foreachBatch``, with the same options: the same rows in the same
+    transfer to Python, and the same ledger, so that a query may be restarted with either.
 
     The driver commits by itself, where Spark would start four further Python processes to look
     up, plan, create and commit a data source: seconds of the first batch.
     """
     from semistream.spark.foreach import ForeachBatch
-    from semistream.spark.waiting import WaitingBatch, waiting_options
+    from semistream.spark.waiting import WaitingBatch, split_options, waiting_options
 
-    texts, plan = _checked(df, lookups, output=output, memory=memory, using=using, **options)
+    about_waiting, about_sink = split_options(options)
+    texts, plan = _checked(df, lookups, **about_sink)
     session = df.sparkSession
     writer = WarehouseWriter(texts, task_metrics(session), task_slots(session))
-    waiting = waiting_options(
-        plan,
-        batch_time=batch_time,
-        unmatched=unmatched,
-        parking=parking,
-        dead_letters=dead_letters,
-        backlog=backlog,
-        deferred_topic=deferred_topic,
-        clock=clock,
-    )
+    waiting = waiting_options(plan, **about_waiting)
     if waiting is not None:
         if is_remote():
             raise ConfigError(
@@ -190,8 +168,7 @@ def _checked(
 
     check_worker_python(df.sparkSession)
     warm_up_in_background()
-    chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
-    texts = options_of(chosen, **options)
+    texts = options_of(lookups, **options)
     plan = plan_of(texts)
     _check_key_collations(plan, df.schema)
     _, joined, _ = bind(plan, stream_schema(df.schema, df.sparkSession))

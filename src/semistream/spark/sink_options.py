@@ -18,7 +18,7 @@ from typing import Any
 from semistream.engine.binding import HOWS, On, Select
 from semistream.engine.conditions import Given, from_description
 from semistream.engine.conditions import described as described_conditions
-from semistream.errors import ConfigError, unknown
+from semistream.errors import ConfigError, existing, unknown
 from semistream.joins import ALGORITHMS
 from semistream.master import MasterTable
 from semistream.master.sql import SqlMaster
@@ -76,8 +76,9 @@ class SinkPlan:
     sink: Sink
 
 
-def options_of(lookups: Sequence[Lookup], **options: Any) -> dict[str, str]:
+def options_of(lookups: Sequence[Lookup] | Lookup, **options: Any) -> dict[str, str]:
     """Encode look-ups and settings as strings; :func:`plan_of` parses them."""
+    lookups = [lookups] if isinstance(lookups, Lookup) else lookups
     texts = {name: _text(value) for name, value in options.items() if value is not None}
     described = []
     for number, lookup in enumerate(lookups):
@@ -117,12 +118,11 @@ def plan_of(options: Mapping[str, str]) -> SinkPlan:
     if output not in OUTPUTS:
         raise ConfigError(f"output={output!r} is unknown; choose one of {', '.join(OUTPUTS)}")
     known = {*_PLAIN, *_PLACES[output], *_SPARK_OPTIONS}
-    unknown = [name for name in given if name not in known and not name.startswith("url.")]
-    if unknown:
-        raise ConfigError(
-            f"unknown option {unknown[0]!r}; valid options with output={output!r} are "
-            + ", ".join([*_PLAIN, *_PLACES[output]])
-        )
+    wrong = [name for name in given if name not in known and not name.startswith("url.")]
+    if wrong:
+        valid = [*_PLAIN, *_PLACES[output]]
+        hint = existing(wrong[0], valid, f"valid options with output={output!r} are")
+        raise ConfigError(f"unknown option {wrong[0]!r}; {hint}")
     using = given.get("using", "auto")
     if using != "auto" and using not in ALGORITHMS:
         raise ConfigError(f"using={using!r}; choose auto or one of {', '.join(ALGORITHMS)}")

@@ -89,6 +89,13 @@ def waiting_options(
     )
 
 
+def split_options(options: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The options of :func:`waiting_options`, and those of the sink."""
+    names = waiting_options.__kwdefaults__ or {}
+    waiting = {name: value for name, value in options.items() if name in names}
+    return waiting, {name: value for name, value in options.items() if name not in names}
+
+
 def _topic_of(given: Mapping[str, Any] | None) -> TopicRows | None:
     if given is None:
         return None
@@ -186,41 +193,27 @@ def drain(
     checkpoint: str | os.PathLike[str],
     lookups: Any = (),
     *,
-    output: str = "parquet",
-    memory: int | str = "256MB",
-    using: str = "auto",
-    parking: Parking | None = None,
-    dead_letters: str | os.PathLike[str] | Sink | None = None,
-    backlog: str | os.PathLike[str] | None = None,
-    deferred_topic: Mapping[str, Any] | None = None,
     clock: Callable[[], float] = time.time,
     **options: Any,
 ) -> dict[str, float]:
     """Serve the rows that wait when a stream has ended: deferred ones, and parked ones whose key
     is in the newest version of their table. Exactly once, and without a Spark session.
 
-    Parameters as of :func:`to_warehouse`, with the query's checkpoint instead of its stream. The
-    query must be stopped; if it runs, its current batch or the drain fails, and nothing is lost.
-    Returns what still waits: ``parked``, and 0 ``deferred``.
+    Options as of :func:`to_warehouse`, with the query's checkpoint instead of its stream; a drain
+    takes as long as it needs, whatever ``batch_time`` is. The query must be stopped; if it runs,
+    its current batch or the drain fails, and nothing is lost. Returns what still waits:
+    ``parked``, and 0 ``deferred``.
     """
-    from semistream.spark.enrich import Lookup
     from semistream.spark.registry import REGISTRY
     from semistream.spark.sink import WarehouseWriter
     from semistream.spark.sink_options import options_of, plan_of
 
-    chosen = [lookups] if isinstance(lookups, Lookup) else list(lookups)
-    texts = options_of(chosen, output=output, memory=memory, using=using, **options)
+    waiting, about_sink = split_options(options)
+    texts = options_of(lookups, **about_sink)
     plan = plan_of(texts)
-    waits = waiting_options(
-        plan,
-        batch_time=1,  # not used: a drain takes its time
-        unmatched=None if parking is None else "park",
-        parking=parking,
-        dead_letters=dead_letters,
-        backlog=backlog,
-        deferred_topic=deferred_topic,
-        clock=clock,
-    )
+    unmatched = "park" if waiting.get("parking") else None
+    waiting |= {"batch_time": 1, "unmatched": unmatched, "clock": clock}
+    waits = waiting_options(plan, **waiting)
     assert waits is not None
     keeper = Keeper(waits, plan.sink, query_of(checkpoint))
     writer = WarehouseWriter(texts, None, slots=1)

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from semistream.errors import ConfigError
+from semistream.errors import ConfigError, existing
 from semistream.spark.enrich import task_slots
 from semistream.spark.versions import (
     BATCH_SOURCE,
@@ -83,13 +83,11 @@ class WorkloadOptions:
 def parse_options(options: Mapping[str, str]) -> WorkloadOptions:
     """Parse and check every option; names are case-insensitive, as everywhere in Spark."""
     given = {name.lower(): value for name, value in options.items()}
-    unknown = [
-        name for name in given if name not in {n.lower() for n in _KNOWN} | {*_SPARK_OPTIONS}
-    ]
-    if unknown:
-        raise ConfigError(
-            f"{FORMAT}: unknown option {unknown[0]!r}; valid options are {', '.join(_KNOWN)}"
-        )
+    known = {*(name.lower() for name in _KNOWN), *_SPARK_OPTIONS}
+    wrong = next((name for name in given if name not in known), None)
+    if wrong is not None:
+        hint = existing(wrong, _KNOWN, "valid options are")
+        raise ConfigError(f"{FORMAT}: unknown option {wrong!r}; {hint}")
 
     def take(name: str, convert: Callable[[str, str], Any], default: Any = None) -> Any:
         text = given.get(name.lower())

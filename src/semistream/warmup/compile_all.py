@@ -61,19 +61,23 @@ class Case:
     where: Any = None
 
 
-def cases() -> list[Case]:
-    """Every algorithm with every shape; hows, access and memories take turns."""
-    first = [
+def first_cases() -> list[Case]:
+    """What a query may wait for now."""
+    return [
         Case(FIRST, shape, MEMORIES[0], "mapped", how, options)
+        for shape in SHAPES  # all of a shape together: a query waits for one of them
         for options in OPTIONS[FIRST]
-        for shape in SHAPES
         for how in HOWS[:2]
     ]
+
+
+def cases() -> list[Case]:
+    """Every algorithm with every shape; hows, access and memories take turns."""
     turns = itertools.cycle(itertools.product(MEMORIES, ("mapped", "read", "direct"), HOWS))
     compared = Case(
         FIRST, "int64", MEMORIES[0], "mapped", HOWS[0], where=Compare("n", "!=", "long")
     )
-    return [*first, compared] + [
+    return [*first_cases(), compared] + [
         Case(name, shape, *next(turns), options)
         for name in ALGORITHMS
         for options in OPTIONS.get(name, [{}])

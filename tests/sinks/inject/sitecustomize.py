@@ -215,7 +215,7 @@ def _arm_sinks() -> None:
 
 
 def _arm_maps() -> None:
-    from semistream.master.store import LocalFile
+    from semistream.master.local_file import LocalFile
     from semistream.spark.worker import Enrichment
 
     map_range, enrich = LocalFile.map, Enrichment.__call__

@@ -19,7 +19,7 @@ from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
-from semistream.master.store import ALIGNMENT
+from semistream.master.local_file import ALIGNMENT
 from semistream.memory import parse_size
 
 _UNSEEN_WINDOW = 1024
