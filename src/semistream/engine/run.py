@@ -331,7 +331,7 @@ class Run:
         self._context.binding.check_version(new, old.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         plan = self._policy.plan(table, self._stream)
-        dropped = self._invalidate_changed(new, old.version)
+        dropped = self._invalidate_changed(new, old)
         self._policy.detach()
         try:
             self._attach(new, table, plan)
@@ -369,11 +369,11 @@ class Run:
             raise
         self._detached = False
 
-    def _invalidate_changed(self, new: PageSource, since: int) -> int:
+    def _invalidate_changed(self, new: PageSource, old: PageSource) -> int:
         front = self._policy.front
         if front is None:
             return 0
-        changed = new.changed_codes(since)
+        changed = new.changed_since(old)
         if changed is None:
             return front.clear()
         return sum(front.forget(codes) for codes in changed)

@@ -34,7 +34,8 @@ class Changing:
             folder / "t", rows(np.arange(KEYS), 0), ["k"], unique=True, page_bytes=4096
         )
         self.observer = RecordingObserver()
-        join = ss.SweepJoin(memory=memory, how="left", disk_buffer_pages=8, **options)
+        options = {"disk_buffer_pages": 8, **options}
+        join = ss.SweepJoin(memory=memory, how="left", **options)
         self.run = join.open(self.table, on="k", observer=self.observer)
         self.expected: list[tuple[int, int]] = []
         self.found: list[tuple[int, int]] = []
@@ -160,3 +161,58 @@ def test_a_switch_that_is_given_up(changing: Changing) -> None:
     run.use(version)
     changing.take(run.flush())
     assert run.stats.waiting == 0
+
+
+def test_larger_pages_in_a_delta_do_not_empty_the_window(tmp_path: Path) -> None:
+    """Stretches keep their number of pages, though the largest page of the table is another."""
+    changing = Changing(tmp_path, disk_buffer_pages=None)
+    for _ in range(80):
+        changing.push()
+    assert changing.run.stats.waiting > 5 * PUSH
+    largest = changing.table.max_page_bytes
+    for number in range(20, 60):
+        keys = np.arange(number, number + 60)
+        changing.versions[keys] = changing.table.version
+        # As wide as the rows of the base at most, and of all sizes: so pages are, too.
+        wide = rows(keys, changing.table.version)
+        wide = wide.set_column(2, "text", pa.array(["x" * (number % 40) for _ in keys]))
+        changing.table = changing.table.upsert(wide)
+        changing.push()
+        assert changing.run.stats.waiting > 5 * PUSH
+    assert changing.table.max_page_bytes > largest
+    changing.check()
+
+
+def test_tuples_wait_on_for_deltas_that_are_not_folded(tmp_path: Path) -> None:
+    """A large delta stays when small ones follow: its tuples wait on, too, and what they meet of
+    keys that have changed since is not remembered."""
+    changing = Changing(tmp_path)
+    old = np.arange(0, KEYS, 3)
+    changing.upsert(old)
+    hot = old[1000:1010]
+    for _ in range(40):
+        changing.push()
+    for _ in range(12):
+        for _ in range(3):
+            changing.push(np.concatenate([np.repeat(hot, 3), changing.random.choice(old, 400)]))
+        changing.upsert(hot)
+        changing.push()
+        assert changing.run.stats.waiting > 5 * PUSH
+        # What waits for the large delta alone would be served otherwise: a third and more.
+        assert max(changing.iterations[-4:]) < 20
+    changing.check()
+
+
+def test_a_vacuum_between_two_pushes_does_not_empty_the_front_stage(changing: Changing) -> None:
+    hot = np.arange(100, 120)
+    changing.upsert(np.arange(2000, 2200))
+    for _ in range(30):
+        changing.push(np.repeat(hot, 25))
+    changing.take(changing.run.flush())
+    for key in (1, 2, 3, 4, 5, 6, 7, 100):
+        changing.upsert([key])
+    changing.table.vacuum(keep=1)
+    hits = changing.run.stats.front_stage_hits
+    changing.push(hot)
+    assert changing.run.stats.front_stage_hits - hits >= len(hot) - 2
+    changing.check()

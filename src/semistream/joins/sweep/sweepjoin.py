@@ -154,7 +154,7 @@ class Sweep(Policy):
             plan.dense_pages,
             position,
         )
-        self._switch.done(source.index, waits=kept > 0)
+        self._switch.done(self._stretches, waits=kept > 0)
         self.admission.attach(source)
         if self._window is not None:
             if kept:
@@ -174,7 +174,7 @@ class Sweep(Policy):
         self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
     ) -> None:
         self._switch.prepare(old, new, self._stretches, plan.buffer_pages, fits)
-        self._visits = deque(sorted(self._visits, key=lambda visit: visit.in_base))
+        self._visits = deque(self._switch.urgent_first(self._visits))
 
     @property
     def can_switch(self) -> bool:
@@ -186,7 +186,8 @@ class Sweep(Policy):
             cache = "counting with a sketch" if self._mover.idle else "counting"
             share = self._mover.share
         held = 0 if self.front is None or self._is_moving else self.front.nbytes
-        return plan_run(self.join, table, stream, settings, share, cache, held)
+        pages = self._reads.pages if self.held else None
+        return plan_run(self.join, table, stream, settings, share, cache, held, pages)
 
     @property
     def _is_moving(self) -> bool:
