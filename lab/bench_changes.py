@@ -69,7 +69,7 @@ class Size:
 
 
 SIZES = {
-    "full": Size(20_000_000, 10.0, 20_000, 30.0, 200, 0.25, 30, "", True),
+    "full": Size(20_000_000, 10.0, 20_000, 20.0, 200, 0.25, 20, "", True),
     "small": Size(2_000_000, 10.0, 20_000, 8.0, 200, 0.1, 8, "-small", False),
 }
 MODES = {"stream": False, "drained": True}

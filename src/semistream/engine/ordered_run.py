@@ -27,6 +27,7 @@ from semistream.engine.binding import Binding
 from semistream.engine.conditions import ARRIVAL as NUMBER
 from semistream.engine.reorder_buffer import ReorderBuffer
 from semistream.engine.run import Run
+from semistream.engine.settings import DEFAULTS
 from semistream.engine.tuple_queue import TupleQueue
 from semistream.errors import BudgetError, ConfigError, SchemaError
 from semistream.master.pages import PageSource
@@ -292,7 +293,7 @@ class OrderedRun:
 
     def _next_rows(self) -> pa.RecordBatch:
         fit = int(_OUTPUT_PART * self._buffer / self._each)
-        some = self._rows.take(max(1, min(self._run.plan.output_rows, fit)), self.schema)
+        some = self._rows.take(max(1, min(DEFAULTS.slice_rows, fit)), self.schema)
         self.stats.rows_out += some.num_rows
         return some
 
