@@ -40,6 +40,7 @@ class Changing:
         self.expected: list[tuple[int, int]] = []
         self.found: list[tuple[int, int]] = []
         self.iterations: list[int] = []
+        self.has_text = False  # of the stream's tuples
 
     def push(self, keys: Any = None) -> None:
         keys = self.random.integers(0, KEYS, PUSH) if keys is None else np.asarray(keys)
@@ -47,13 +48,18 @@ class Changing:
         values = keys * 1000 + self.versions[keys]
         self.expected += zip(numbers.tolist(), values.tolist(), strict=True)
         before = self.run.stats.iterations
-        self.take(self.run.push(pa.record_batch({"n": numbers, "k": keys})))
+        batch = pa.record_batch({"n": numbers, "k": keys})
+        if self.has_text:
+            batch = batch.append_column("t", pa.array([f"tuple {n}" for n in numbers]))
+        self.take(self.run.push(batch))
         self.iterations.append(self.run.stats.iterations - before)
         check_books(self.run)
 
     def take(self, out: Any) -> None:
         for batch in out:
             self.found += zip(batch["n"].to_pylist(), batch["v"].to_pylist(), strict=True)
+            if self.has_text:
+                assert batch["t"].to_pylist() == [f"tuple {n}" for n in batch["n"].to_pylist()]
 
     def upsert(self, keys: Any) -> None:
         number = self.table.version
@@ -215,4 +221,52 @@ def test_a_vacuum_between_two_pushes_does_not_empty_the_front_stage(changing: Ch
     hits = changing.run.stats.front_stage_hits
     changing.push(hot)
     assert changing.run.stats.front_stage_hits - hits >= len(hot) - 2
+    changing.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("has_text", [False, True])
+def test_the_window_gives_way_to_an_index_that_grows(
+    has_text: bool, seed: int, tmp_path: Path
+) -> None:
+    """Many keys change, so that their index outgrows its part: the window becomes smaller while
+    tuples wait, in every push a little, and the budget holds."""
+    changing = Changing(tmp_path, adapt=False)
+    changing.random, changing.has_text = np.random.default_rng(seed), has_text
+    for _ in range(80):
+        changing.push()
+    before = changing.run.memory
+    for _ in range(40):
+        changing.upsert(np.unique(changing.random.integers(0, KEYS, 250)))
+        changing.push()
+        changing.push()
+        assert changing.run.stats.waiting > 2 * PUSH
+        assert changing.run.memory.total <= changing.run.memory.budget
+    after = changing.run.memory
+    assert after["page index"] > before["page index"] + 100_000
+    assert after["window"] < before["window"] - 50_000
+    # A sweep has more than 40 visits; when all deltas are folded, their tuples are served before.
+    assert max(changing.iterations[-80:]) <= 25
+    changing.check()
+
+
+def test_a_version_that_cannot_be_attached_loses_no_tuple(
+    changing: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing.upsert(np.arange(50))
+    for _ in range(40):
+        changing.push()
+    waiting = changing.run.stats.waiting
+    assert waiting > 5 * PUSH
+    changing.upsert(np.arange(100, 150))
+
+    def fails(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(ss.MasterTable, "reader", fails)
+    with pytest.raises(MemoryError):
+        changing.push()
+    changing.iterations.append(0)
+    changing.push()
     changing.check()
