@@ -337,7 +337,7 @@ class MasterTable:
 
         return changed_codes(self, since)
 
-    def changed_since(self, other: MasterTable) -> Iterator[Codes] | None:
+    def changed_since(self, other: Any) -> Iterator[Codes] | None:
         """The same after an open version. If those in between were vacuumed, and the base is the
         same: all codes of newer deltas, into which older ones may have been folded."""
         from semistream.master.changes import codes_of_newer_deltas
