@@ -35,8 +35,9 @@ from semistream.memory import format_size
 from semistream.stats import MemoryUse, Stats
 
 ORDERS = ("stream",)
-# Of the budget. A portion that is served often costs a sweep over the table, so it should be large.
-_SHARE = 0.66
+# Of the budget. A portion often costs a sweep over the table, so it should be large; but the run
+# that serves it needs memory for large visits, and for its front stage.
+_SHARE = 0.56
 _ROWS_PART = 0.7  # of the reorder buffer
 _TUPLES_PART = 0.2  # of it for the portion; twice, before there are rows, when it is put together
 _OUTPUT_PART = 0.1  # of it for the batch that is returned
@@ -303,6 +304,6 @@ def _opened(memory: int, open_run: Callable[[], Run]) -> Run:
         return open_run()
     except BudgetError as error:
         raise BudgetError(
-            f"{error}. With order='stream', the join has a third of memory="
+            f"{error}. With order='stream', the join has 44 % of memory="
             f"{format_size(memory)}; the rest is the reorder buffer"
         ) from error

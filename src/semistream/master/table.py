@@ -63,8 +63,8 @@ class MasterTable:
         self.store = LocalStore(path)
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         is_alike = known is not None and known.manifest.schema == manifest.schema
-        shared = known.pages if known is not None and is_alike else None
-        self.pages = LogicalPages(self.store, manifest, self.codec, shared)
+        shared: LogicalPages | None = known.pages if known is not None and is_alike else None
+        self.pages: LogicalPages = LogicalPages(self.store, manifest, self.codec, shared)
         self.index: PageIndex = self.pages.index
 
     @classmethod
@@ -260,7 +260,7 @@ class MasterTable:
             return 0
         own, others = self.manifest.deltas, other.manifest.deltas
         same = takewhile(lambda pair: pair[0] == pair[1], zip(own, others, strict=False))
-        return self.pages.bounds[1 + len(list(same))]
+        return int(self.pages.bounds[1 + len(list(same))])
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
         """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache.
