@@ -49,7 +49,7 @@ class LogicalPages:
             ChangedCodes.read(store, info.changed) for info in infos if info.changed is not None
         ]
         check_base_order([part for part, i in zip(opened, infos, strict=True) if i.kind == "base"])
-        self.segment = stitched(opened, infos)
+        self.segment: OpenSegment = stitched(opened, infos)
         sizes = [len(part.pages) for part in opened]
         base = sum(n for n, info in zip(sizes, infos, strict=True) if info.kind == "base")
         deltas = [n for n, info in zip(sizes, infos, strict=True) if info.kind == "delta"]

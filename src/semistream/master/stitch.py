@@ -12,7 +12,6 @@ import copy
 import mmap
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from semistream.master.disk_read import DiskRead
 from semistream.master.extents import Extents
 from semistream.master.index import PagePlaces
 from semistream.master.manifest import SegmentInfo
-from semistream.master.page_claims import StitchedClaims
+from semistream.master.page_claims import PageClaims, StitchedClaims
 from semistream.master.reader import OpenSegment
 from semistream.master.store import ALIGNMENT, RangeFile
 
@@ -54,7 +53,7 @@ def stitched(parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo]) -> Open
     )
     file = StitchedFile([part.file for part in parts], [info.bytes for info in infos], starts)
     claims = StitchedClaims([part.claims for part in parts], firsts[:-1])
-    return StitchedSegment(parts, firsts, starts, file, parts[0].codes, whole, claims)
+    return StitchedSegment(parts, firsts, starts, file, whole, claims)
 
 
 class StitchedSegment(OpenSegment):
@@ -63,9 +62,10 @@ class StitchedSegment(OpenSegment):
 
     def __init__(
         self, members: Sequence[OpenSegment], firsts: list[int], starts: list[int],
-        file: StitchedFile, *opened: Any,
+        file: StitchedFile, pages: PagePlaces, claims: PageClaims,
     ) -> None:  # fmt: skip
-        super().__init__(file, file.name, *opened, members[0].page_check)
+        first = members[0]
+        super().__init__(file, file.name, first.codes, pages, claims, first.page_check)
         self.parts = [(first, m.parts[0][1]) for first, m in zip(firsts, members, strict=False)]
         self.checked = np.concatenate([member.checked for member in members])
         self._starts = starts
