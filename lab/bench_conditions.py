@@ -161,8 +161,8 @@ BAND = "s join r on x between low and high"
 def spark_rates(
     master: pa.Table, stream: pa.Table, folder: Path, micro_batch: int
 ) -> tuple[float, float]:
-    """Spark's join on the key with a range of time, of all tuples and of one micro-batch; the end of
-    validity is computed before."""
+    """Spark's join on the key with a range of time, of all tuples and of one micro-batch; the ends
+    of validity are computed before."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
     from pyspark.sql.window import Window
