@@ -9,11 +9,14 @@
 
 as-of   an as-of join beside the same table's equality join: at least 0.5 of its rate
 order   the as-of join with order="stream" beside that without: at least 0.6
-spark   the as-of join beside Spark's own range join of the same tuples, one core: at least 10x
+spark   the as-of join beside Spark's own range join, one core, at least 10x: of all tuples in one
+        batch, and of the first micro-batch, for which Spark reads all of R, too
 band    a band join without an equality beside DuckDB with R loaded: at least its rate
 
-Pin it to one core for figures: ``taskset -c 0``. Rates are tuples per second of CPU time of a warm
-run; joins that are compared run in turns, and the best of ``--turns`` counts, as a machine has
+Pin it to one core for figures: ``taskset -c 0``. Results of the full size go to
+lab/results/conditions.json, from which ``python -m lab.bench_tables`` writes the table of
+docs/conditions.md: name all cells that it should have. Rates are tuples per second of CPU time of a
+warm run; joins that are compared run in turns, and the best of ``--turns`` counts, as a machine has
 other work. Every answer is compared with that of DuckDB, which has R loaded in memory: number of
 rows and sums of a column and of a hash of each pair. The exit code is 1 if an answer is wrong, and
 at the full size also if a target is missed.
@@ -37,7 +40,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import semistream as ss
+from lab.machine import describe
+from lab.tables import Grid, save
 
+RESULTS = Path(__file__).resolve().parent / "results" / "conditions.json"
 ROWS_PER_KEY = 4
 SPAN = 1_000_000  # of event times
 MEMORY = "64MB"
@@ -56,7 +62,7 @@ SIZES = {
     "pairs": Size(2_000_000, 10_000_000, 100_000),
 }
 TARGETS = {"as of / equality": 0.5, "in order / not": 0.6, "as of / Spark": 10.0,
-           "band / DuckDB": 1.0}  # fmt: skip
+           "as of / micro-batch": 10.0, "band / DuckDB": 1.0}  # fmt: skip
 
 
 def history(rows: int) -> pa.Table:
@@ -82,6 +88,24 @@ def sales(size: Size) -> pa.Table:
 
 def batches(table: pa.Table, rows: int) -> Iterator[pa.RecordBatch]:
     yield from table.combine_chunks().to_batches(max_chunksize=rows)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """For the docs."""
+    rates = [[name, f"{found:,.0f}"] for name, found in results["rates"].items()]
+    ratios = [
+        [name, f"{found:.2f}{'' if found >= TARGETS[name] else ' (missed)'}", f"{TARGETS[name]:g}"]
+        for name, found in results["ratios"].items()
+    ]
+    machine, wrong = results["machine"], ", ".join(results["wrong"])
+    answers = f"Wrong answers: {wrong}." if wrong else "All answers equal DuckDB's."
+    return (
+        f"\n{Grid(['join', 'tuples/s'], rates).markdown()}\n\n"
+        f"{Grid(['ratio', 'measured', 'target'], ratios).markdown()}\n\n{answers} "
+        f"R = {results['rows'] / 1e6:g} million rows, {results['tuples'] / 1e6:g} million tuples; "
+        f"{machine['time']}, {machine['processor']}, load average {machine['load'][0]:.1f} when it "
+        "began.\n\n"
+    )
 
 
 Answer = tuple[int, int, int]
@@ -134,14 +158,18 @@ EQUAL = "s join r on s.product_id = r.product_id"
 BAND = "s join r on x between low and high"
 
 
-def spark_rate(master: pa.Table, stream: pa.Table, folder: Path) -> float:
-    """Spark's join on the key with a range of time; the end of validity is computed before."""
+def spark_rates(
+    master: pa.Table, stream: pa.Table, folder: Path, micro_batch: int
+) -> tuple[float, float]:
+    """Spark's join on the key with a range of time, of all tuples and of one micro-batch; the ends
+    of validity are computed before."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as f
     from pyspark.sql.window import Window
 
     pq.write_table(master, folder / "r.parquet")
     pq.write_table(stream, folder / "s.parquet")
+    pq.write_table(stream.slice(0, micro_batch), folder / "batch.parquet")
     spark = (
         SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
     )
@@ -149,17 +177,19 @@ def spark_rate(master: pa.Table, stream: pa.Table, folder: Path) -> float:
     by_key = Window.partitionBy("product_id").orderBy("since")
     rows = spark.read.parquet(str(folder / "r.parquet"))
     rows.withColumn("until", f.lead("since").over(by_key)).write.parquet(str(folder / "ends"))
-    rows, tuples = (spark.read.parquet(str(folder / name)) for name in ("ends", "s.parquet"))
+    rows = spark.read.parquet(str(folder / "ends"))
     valid = (f.col("t") >= f.col("since")) & (
         f.col("until").isNull() | (f.col("t") < f.col("until"))
     )
-    joined = tuples.join(rows, "product_id").where(valid)
-    joined.limit(1).collect()  # starts what Spark starts at its first query
-    start = time.perf_counter()
-    joined.agg(f.count("*"), f.sum("v0")).collect()
-    seconds = time.perf_counter() - start
+    rates = []
+    for name, count in (("s.parquet", len(stream)), ("batch.parquet", micro_batch)):
+        joined = spark.read.parquet(str(folder / name)).join(rows, "product_id").where(valid)
+        joined.limit(1).collect()  # starts what Spark starts at its first query
+        start = time.perf_counter()
+        joined.agg(f.count("*"), f.sum("v0")).collect()
+        rates.append(count / (time.perf_counter() - start))
     spark.stop()
-    return len(stream) / seconds
+    return rates[0], rates[1]
 
 
 class Report:
@@ -169,6 +199,8 @@ class Report:
         self.turns = turns
         self.wrong: list[str] = []
         self.missed: list[str] = []
+        self.rates: dict[str, float] = {}
+        self.ratios: dict[str, float] = {}
 
     def in_turns(self, cells: dict[str, Any]) -> dict[str, float]:
         """The best rate of each; a cell returns (rate, answer), and its name ends its answer."""
@@ -180,11 +212,15 @@ class Report:
                 if expected is not None and given != expected and name not in self.wrong:
                     self.wrong.append(name)
         for name, found in best.items():
-            print(f"{name:22} {found:12,.0f} tuples/s")
+            self.rate(name, found)
         return best
 
+    def rate(self, name: str, found: float, rows: int | None = None) -> None:
+        self.rates[name] = found
+        print(f"{name:22} {found:12,.0f} tuples/s{'' if rows is None else f', {rows:,} rows'}")
+
     def ratio(self, name: str, found: float) -> None:
-        least = TARGETS[name]
+        least, self.ratios[name] = TARGETS[name], found
         print(f"{name:22} {found:12.2f}   target {least}")
         if found < least:
             self.missed.append(name)
@@ -196,7 +232,7 @@ def history_cells(names: list[str], folder: Path, size: Size, report: Report) ->
     join = ss.join("sweepjoin", memory=MEMORY)
     as_of = partial(rate, join, master, stream, size.push, on="product_id", as_of="t")
     theirs, expected = duck(AS_OF, table, stream)
-    print(f"{'DuckDB, as of':22} {theirs:12,.0f} tuples/s, {expected[0]:,} rows")
+    report.rate("DuckDB, as of", theirs, expected[0])
     cells: dict[str, Any] = {"as of": (as_of, expected)}
     if "as-of" in names:
         equality = partial(rate, join, master, stream, size.push, on="product_id")
@@ -209,9 +245,11 @@ def history_cells(names: list[str], folder: Path, size: Size, report: Report) ->
     if "order" in names:
         report.ratio("in order / not", found["as of, in order"] / found["as of"])
     if "spark" in names:
-        spark = spark_rate(table, stream, folder)
-        print(f"{'Spark, range join':22} {spark:12,.0f} tuples/s")
-        report.ratio("as of / Spark", found["as of"] / spark)
+        whole, batch = spark_rates(table, stream, folder, size.push)
+        report.rate("Spark, range join", whole)
+        report.rate("Spark, micro-batch", batch)
+        report.ratio("as of / Spark", found["as of"] / whole)
+        report.ratio("as of / micro-batch", found["as of"] / batch)
 
 
 def band_cell(folder: Path, size: Size, report: Report) -> None:
@@ -227,7 +265,7 @@ def band_cell(folder: Path, size: Size, report: Report) -> None:
     ours = partial(rate, join, master, stream, size.push, where=where, select=["v0"])
     theirs, expected = duck(BAND, table, stream)
     found = report.in_turns({"band": (ours, expected)})
-    print(f"{'DuckDB, band':22} {theirs:12,.0f} tuples/s, {expected[0]:,} rows")
+    report.rate("DuckDB, band", theirs, expected[0])
     report.ratio("band / DuckDB", found["band"] / theirs)
 
 
@@ -240,7 +278,7 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=2)
     arguments = parser.parse_args()
     size, names = SIZES[arguments.size], arguments.cells.split(",")
-    report = Report(1 if arguments.size == "pairs" else arguments.turns)
+    report, begun = Report(1 if arguments.size == "pairs" else arguments.turns), describe()
     pa.set_cpu_count(1)
     folder = Path(tempfile.mkdtemp(prefix="semistream-conditions-"))
     try:
@@ -250,6 +288,9 @@ def main() -> int:
             band_cell(folder, size, report)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if arguments.size == "full":
+        found = {"rates": report.rates, "ratios": report.ratios, "wrong": report.wrong}
+        save({"machine": begun, "rows": size.rows, "tuples": size.tuples, **found}, RESULTS)
     wrong = ", ".join(report.wrong)
     print(f"wrong answers: {wrong}" if wrong else "all answers equal DuckDB's")
     return 1 if report.wrong or (report.missed and arguments.size == "full") else 0

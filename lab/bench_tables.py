@@ -1,4 +1,4 @@
-"""Writes the tables of docs/benchmarks.md from the results of the shapes and drain benchmarks.
+"""Writes the tables of results into the pages of docs/.
 
     python -m lab.bench_tables                                  # from lab/results/
     python -m lab.bench_tables --results other/ --page page.md  # other files
@@ -11,29 +11,44 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
+from lab import bench_conditions as conditions
 from lab import tables
 from lab.bench_shapes import RESULTS
+from lab.changes import report as changes
 from lab.drain import report as drain
 from lab.shapes import report as shapes
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
-PARTS = {"shapes": shapes.markdown, "drain": drain.markdown}
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+# By name of the results: the page and what makes its table.
+PARTS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
+    "shapes": ("benchmarks.md", shapes.markdown),
+    "drain": ("benchmarks.md", drain.markdown),
+    "conditions": ("conditions.md", conditions.markdown),
+    "changes": ("changing-tables.md", changes.markdown),
+    "sync-delta-feed": ("changing-tables.md", changes.markdown),
+    "sync-delta-files": ("changing-tables.md", changes.markdown),
+    "sync-postgresql": ("changing-tables.md", changes.markdown),
+    "sync-kafka": ("changing-tables.md", changes.markdown),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     console, found = Console(), 0
-    for name, markdown in PARTS.items():
+    for name, (page, markdown) in PARTS.items():
         results = options.results / f"{name}.json"
         if not results.exists():
-            console.print(f"{results} does not exist: run `make bench-{name}` first")
+            console.print(f"{results} does not exist: the table stays as it is")
             continue
-        tables.insert(options.page, name, markdown(json.loads(results.read_text())))
-        console.print(f"{name}: written to {options.page}")
+        target = options.page or DOCS / page
+        tables.insert(target, name, markdown(json.loads(results.read_text())))
+        console.print(f"{name}: written to {target}")
         found += 1
     return 0 if found else 1
 
@@ -41,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON results")
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--page", type=Path, help="one page for all tables")
     return parser
 
 

@@ -70,7 +70,7 @@ class RunningJoin:
     ) -> None:
         pa.set_cpu_count(1)
         budget = int(data.nbytes * percent / 100)
-        self._run: Any = ss.join(join, memory=budget).open(
+        self._run: Any = ss.join(join, memory=budget, adapt=False).open(
             ss.MasterTable.open(table), on="product_id"
         )
         self._data, self._push, self._drained = data, push, drained

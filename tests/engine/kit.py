@@ -169,6 +169,12 @@ class MemoryPages:
     def changed_codes(self, since: int) -> Iterator[Any] | None:
         return None if self.changed is None else iter(self.changed)
 
+    def changed_since(self, other: Any) -> Iterator[Any] | None:
+        return self.changed_codes(other.version)
+
+    def pages_shared_with(self, other: Any) -> int:
+        return 0
+
     def publish(self, pages: list[pa.RecordBatch], **changes: Any) -> MemoryPages:
         """The next version, with these pages."""
         return replace(self, pages=pages, version=self.newest_version() + 1, **changes)

@@ -49,3 +49,23 @@ def test_places_are_those_of_a_binary_search(seed: int, after: bool) -> None:
         for one in (sought, np.sort(sought), sought[:0]):
             expected = np.searchsorted(values, one, side="right" if after else "left")
             assert kernels.order.places_of(values, one, after).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("most", [1, 2, 7, 1000])
+def test_ranges_of_slots_become_pairs_in_batches(most: int) -> None:
+    random = np.random.default_rng(most)
+    slots = random.permutation(40).astype(np.int32)
+    begins = random.integers(0, 40, 30)
+    ends = np.minimum(40, begins + random.integers(-3, 6, 30))
+    expected = [
+        (row, int(slot))
+        for row, (begin, end) in enumerate(zip(begins, ends, strict=True))
+        for slot in slots[begin : max(begin, end)]
+    ]
+    cursor, found = np.array([0, -1], np.int64), []
+    while cursor[0] < len(begins):
+        rows, chosen = np.empty(most, np.int32), np.empty(most, np.int32)
+        count = kernels.order.expand(begins, ends, slots, cursor, rows, chosen)
+        found += zip(rows[:count].tolist(), chosen[:count].tolist(), strict=True)
+    assert found == expected
+    assert cursor.tolist() == [len(begins), -1]

@@ -19,9 +19,8 @@ import pyarrow as pa
 from semistream import kernels
 from semistream.engine.binding import Binding
 from semistream.engine.compared_types import compared
-from semistream.engine.conditions import Comparison, comparisons_of
+from semistream.engine.conditions import Comparison, Predicate, comparisons_of
 from semistream.engine.disk_buffer import Scan
-from semistream.engine.rows.layout import ranges
 from semistream.engine.window.hash_window import RingWindow
 from semistream.kernels import states
 from semistream.master.pages import PageSource
@@ -71,6 +70,18 @@ def _band(column: str, usable: list[Comparison]) -> Band:
     return Band(column, low, high, other)
 
 
+def _is_whole(binding: Binding, band: Band) -> bool:
+    """Whether the conditions say no more than the band."""
+    if any(isinstance(condition, Predicate) for condition in binding.conditions):
+        return False
+    bounds = {(band.column, ">=", band.low), (band.column, "<=", band.high)}
+    return all(
+        (one.stream, one.operator, one.master) in bounds and not one.is_open
+        for condition in binding.conditions
+        for one in comparisons_of(condition)
+    )
+
+
 class BandPairs:
     """Finds pairs for a probe, one output batch at a time."""
 
@@ -78,6 +89,8 @@ class BandPairs:
         self._band = band
         self._window = window
         self._once = not binding.keeps_master
+        self._is_whole = _is_whole(binding, band)
+        self.is_exact = False  # every pair that was found passes the conditions
         self._held: tuple[int, int] | None = None  # the tuples that are sorted
         self._slots: Any = None
         self._values: Any = None
@@ -85,31 +98,15 @@ class BandPairs:
         self._begins: Any = None  # of each page row's candidates
         self._ends: Any = None
 
-    def find(self, scan: Scan, most: int) -> tuple[Any, Any]:
-        """Rows and slots of the next pairs, at most this many; moves the scan's cursor."""
+    def find(self, scan: Scan, rows: Any, slots: Any) -> tuple[Any, Any]:
+        """Rows and slots of the next pairs, in these arrays if they fit; moves the cursor."""
         if scan.cursor[0] == 0 and scan.cursor[1] < 0:
             self._sort()
             self._search(scan)
-        row, taken = int(scan.cursor[0]), max(0, int(scan.cursor[1]))
-        begins = self._begins[row:].copy()
-        if len(begins):
-            begins[0] += taken
-        counts = np.maximum(self._ends[row:] - begins, 0)
-        ends = np.cumsum(counts)
-        whole = int(np.searchsorted(ends, most, side="right"))
-        used = np.arange(whole)
-        scan.cursor[:] = row + whole, -1
-        left = most - (int(ends[whole - 1]) if whole else 0)
-        if whole < len(counts) and left:
-            counts = counts[: whole + 1].copy()
-            counts[whole] = left
-            used = np.arange(whole + 1)
-            scan.cursor[:] = row + whole, left + (taken if whole == 0 else 0)
-        elif whole < len(counts):
-            scan.cursor[1] = 0
-        counts = counts[: len(used)]
-        rows = (row + np.repeat(used, counts)).astype(np.int32)
-        slots = self._slots[ranges(begins[: len(used)], counts)]
+        found = kernels.order.expand(
+            self._begins, self._ends, self._slots, scan.cursor, rows, slots
+        )
+        rows, slots = rows[:found], slots[:found]
         if self._once:
             waits = self._window.state[slots] != states.MATCHED
             rows, slots = rows[waits], slots[waits]
@@ -188,16 +185,20 @@ class BandPairs:
         taken = dict(zip(names, scan.take(every, names), strict=True))
         fine = np.ones(count, np.bool_) if scan.valid is None else scan.valid.copy()
         for column in taken.values():
-            fine &= _valid(column)
+            if column.null_count:
+                fine &= _valid(column)
+        numbers = {name: _numbers(column) for name, column in taken.items()}
         if band.low:
-            low = _numbers(taken[band.low])
-            self._begins = _places(self._values, low)
+            self._begins = _places(self._values, numbers[band.low])
         if band.high:
-            high = _numbers(taken[band.high])
+            high = numbers[band.high]
             self._ends = _places(self._values, high, after=True)
             if band.other and not band.low:
                 self._begins = _places(self._values, _less(high, self._widest))
         self._ends = np.where(fine, self._ends, self._begins)
+        # Whole numbers sort as they compare; others are rounded.
+        searched = (self._values, *numbers.values())
+        self.is_exact = self._is_whole and all(some.dtype == np.int64 for some in searched)
 
 
 def _is_its_code(kind: pa.DataType) -> bool:
@@ -214,12 +215,11 @@ def _places(values: Any, sought: Any, after: bool = False) -> Any:
 
 def _numbers(column: pa.Array) -> Any:
     """Integers as int64, others as float64; a null's number is arbitrary."""
-    kind = column.type
-    if pa.types.is_floating(kind):
-        return column.cast(pa.float64()).fill_null(0.0).to_numpy()
+    kind, is_float = column.type, pa.types.is_floating(column.type)
     if pa.types.is_temporal(kind):
         column = column.view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    return column.cast(pa.int64()).fill_null(0).to_numpy()
+    column = column.cast(pa.float64() if is_float else pa.int64())
+    return (column.fill_null(0) if column.null_count else column).to_numpy()
 
 
 def _valid(column: pa.Array) -> Any:

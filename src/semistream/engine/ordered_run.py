@@ -27,6 +27,7 @@ from semistream.engine.binding import Binding
 from semistream.engine.conditions import ARRIVAL as NUMBER
 from semistream.engine.reorder_buffer import ReorderBuffer
 from semistream.engine.run import Run
+from semistream.engine.settings import DEFAULTS
 from semistream.engine.tuple_queue import TupleQueue
 from semistream.errors import BudgetError, ConfigError, SchemaError
 from semistream.master.pages import PageSource
@@ -34,8 +35,9 @@ from semistream.memory import format_size
 from semistream.stats import MemoryUse, Stats
 
 ORDERS = ("stream",)
-# Of the budget. A portion that is served often costs a sweep over the table, so it should be large.
-_SHARE = 0.66
+# Of the budget. A portion often costs a sweep over the table, so it should be large; but the run
+# that serves it needs memory for large visits, and for its front stage.
+_SHARE = 0.56
 _ROWS_PART = 0.7  # of the reorder buffer
 _TUPLES_PART = 0.2  # of it for the portion; twice, before there are rows, when it is put together
 _OUTPUT_PART = 0.1  # of it for the batch that is returned
@@ -292,7 +294,7 @@ class OrderedRun:
 
     def _next_rows(self) -> pa.RecordBatch:
         fit = int(_OUTPUT_PART * self._buffer / self._each)
-        some = self._rows.take(max(1, min(self._run.plan.output_rows, fit)), self.schema)
+        some = self._rows.take(max(1, min(DEFAULTS.slice_rows, fit)), self.schema)
         self.stats.rows_out += some.num_rows
         return some
 
@@ -302,6 +304,6 @@ def _opened(memory: int, open_run: Callable[[], Run]) -> Run:
         return open_run()
     except BudgetError as error:
         raise BudgetError(
-            f"{error}. With order='stream', the join has a third of memory="
+            f"{error}. With order='stream', the join has 44 % of memory="
             f"{format_size(memory)}; the rest is the reorder buffer"
         ) from error

@@ -24,6 +24,7 @@ from semistream.engine.intake import Intake
 from semistream.engine.output import Output
 from semistream.engine.plan import MemoryPlan, plan_memory
 from semistream.engine.shape import StreamShape, TableShape
+from semistream.errors import InternalError
 from semistream.master.pages import PageSource
 
 
@@ -145,6 +146,15 @@ class Policy(ABC):
     def longest_wait(self) -> int | None:
         """Maximum number of iterations that a tuple waits; None without a fixed bound."""
         return None
+
+    def gives_way(self, new: MemoryPlan) -> bool:
+        """Whether the window can become smaller for a table that has outgrown its part, while
+        tuples wait."""
+        return False
+
+    def give_way(self, new: MemoryPlan) -> MemoryPlan:
+        """Make the window smaller; returns the plan as it is now."""
+        raise InternalError("this window cannot become smaller while tuples wait")
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         """Whether ``new`` needs more than was allocated for ``plan``."""

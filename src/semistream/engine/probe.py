@@ -58,7 +58,7 @@ class Probe:
         most = min(self._output.most_rows, len(self._rows))
         before = scan.cursor.copy()
         if self._band is not None:
-            rows, slots = self._band.find(scan, most)
+            rows, slots = self._band.find(scan, self._rows[:most], self._slots[:most])
             found = len(rows)
         else:
             found = window.probe(
@@ -94,7 +94,7 @@ class Probe:
             same = self._key_match.same(window.rows, wanted, slots, columns, *scan.places(rows))
             if same is not None:
                 rows, slots = rows[same], slots[same]
-        if self._filter is not None:
+        if self._filter is not None and not (self._band is not None and self._band.is_exact):
             columns = scan.columns(binding.condition_columns)
             passed = self._filter.waiting(window, slots, columns, *scan.places(rows))
             if passed is not None:

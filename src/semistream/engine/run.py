@@ -308,14 +308,22 @@ class Run:
                 table = TableShape.of(new, self._context.binding, self._context.direct)
                 plan = self._policy.plan(table, self._stream)
                 # A parked tuple waits for changes: it must be parked before the next one comes.
-                fits = self._output.divert is None and not self._must_allocate(table, plan)
+                fits = self._output.divert is None and self._has_room_for(table, plan)
                 self._policy.prepare_switch(self._source, new, plan, fits)
         return self._coming[1] is not None and self._policy.can_switch
 
     def _must_allocate(self, table: TableShape, plan: MemoryPlan) -> bool:
         """Whether this table needs more memory than was allocated."""
-        row = output_row_bytes(self.join, table, self._stream)
-        return 2 * row > self._plan.output or self._policy.outgrown(self._plan, plan)
+        return self._has_wider_rows(table) or self._policy.outgrown(self._plan, plan)
+
+    def _has_room_for(self, table: TableShape, plan: MemoryPlan) -> bool:
+        """Whether tuples can wait on while this table is attached."""
+        if self._must_allocate(table, plan):
+            return not self._has_wider_rows(table) and self._policy.gives_way(plan)
+        return True
+
+    def _has_wider_rows(self, table: TableShape) -> bool:
+        return 2 * output_row_bytes(self.join, table, self._stream) > self._plan.output
 
     def _switch_version(self) -> None:
         """Switch to the next batch's version. Tuples that wait still meet the rows of their own.
@@ -331,7 +339,7 @@ class Run:
         self._context.binding.check_version(new, old.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         plan = self._policy.plan(table, self._stream)
-        dropped = self._invalidate_changed(new, old.version)
+        dropped = self._invalidate_changed(new, old)
         self._policy.detach()
         try:
             self._attach(new, table, plan)
@@ -350,7 +358,10 @@ class Run:
         try:
             if self._stream.layout is not None:
                 if self._must_allocate(table, plan):
-                    self._allocate(plan, self._stream)
+                    if self._policy.held:
+                        self._plan = self._policy.give_way(plan)
+                    else:
+                        self._allocate(plan, self._stream)
                 self._output.set_row_bytes(output_row_bytes(self.join, table, self._stream))
         except BaseException:
             self._source, self._table = before
@@ -362,18 +373,18 @@ class Run:
         """Attach the previous version again; if this fails, too, the next call retries."""
         self._policy.attach(self._source, self._table, self._attached)
         try:
-            if self._stream.layout is not None:
+            if self._stream.layout is not None and not self._policy.held:
                 self._allocate(self._policy.plan(self._table, self._stream), self._stream)
         except BaseException:
             self._policy.detach()
             raise
         self._detached = False
 
-    def _invalidate_changed(self, new: PageSource, since: int) -> int:
+    def _invalidate_changed(self, new: PageSource, old: PageSource) -> int:
         front = self._policy.front
         if front is None:
             return 0
-        changed = new.changed_codes(since)
+        changed = new.changed_since(old)
         if changed is None:
             return front.clear()
         return sum(front.forget(codes) for codes in changed)

@@ -49,6 +49,7 @@ class Settings:
     cached_gap_bytes: int = 4 << 10
     visits_per_batch: int = 16  # maximum number of visits gathered into one output batch
     index_growth_share: int = 40  # the index takes 16 bytes more for every key that changes
+    index_step_share: int = 400  # of the budget, when it has outgrown that: the window gives way
     vacancy: int = 8  # admit tuples when at least slots // 8 are vacant, or earlier
 
     # SweepJoin: front stage

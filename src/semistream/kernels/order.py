@@ -83,3 +83,24 @@ def places_of(values, sought, after):
         place = low
         places[i] = place
     return places
+
+
+@compiled
+def expand(begins, ends, slots, cursor, rows_out, slots_out):
+    """Pairs of row ``i`` with each of ``slots[begins[i]:ends[i]]``, until the output is full.
+
+    ``cursor`` has the row to go on with and how many of its slots were returned, and is moved;
+    after the last row it is (rows, -1). Returns the number of pairs.
+    """
+    row, taken, found = cursor[0], max(0, cursor[1]), 0
+    while row < len(begins):
+        for place in range(begins[row] + taken, ends[row]):
+            if found == len(rows_out):
+                cursor[0], cursor[1] = row, place - begins[row]
+                return found
+            rows_out[found], slots_out[found] = row, slots[place]
+            found += 1
+        row += 1
+        taken = 0
+    cursor[0], cursor[1] = row, -1
+    return found

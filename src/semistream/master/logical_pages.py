@@ -28,17 +28,28 @@ from semistream.master.store import LocalStore
 class LogicalPages:
     """The open files of a version as one segment, and their page index.
 
-    ``bounds`` has the first page of the base and of every delta, and the end of the last.
+    ``bounds`` has the first page of the base and of every delta, and the end of the last. Files
+    that ``known``, another version with this schema, has open are not opened and checked again.
     """
 
-    def __init__(self, store: LocalStore, manifest: Manifest, codec: KeyCodec) -> None:
+    def __init__(
+        self,
+        store: LocalStore,
+        manifest: Manifest,
+        codec: KeyCodec,
+        known: LogicalPages | None = None,
+    ) -> None:
         infos = manifest.segments
-        opened = [open_segment(store, manifest, info) for info in infos]
+        known_files = {} if known is None else known.segment.by_file()
+        opened = [
+            known_files.get(str(store.path(info.file))) or open_segment(store, manifest, info)
+            for info in infos
+        ]
         changed = [
             ChangedCodes.read(store, info.changed) for info in infos if info.changed is not None
         ]
         check_base_order([part for part, i in zip(opened, infos, strict=True) if i.kind == "base"])
-        self.segment = stitched(opened, infos)
+        self.segment: OpenSegment = stitched(opened, infos)
         sizes = [len(part.pages) for part in opened]
         base = sum(n for n, info in zip(sizes, infos, strict=True) if info.kind == "base")
         deltas = [n for n, info in zip(sizes, infos, strict=True) if info.kind == "delta"]
@@ -56,19 +67,6 @@ class LogicalPages:
     def pages_of(self, delta: int) -> tuple[int, int]:
         """The first page of a delta, counted from the oldest, and the end of its last."""
         return self.bounds[1 + delta], self.bounds[2 + delta]
-
-    def adopt_checks(self, other: LogicalPages) -> None:
-        """Pages of files that another version has checked are not checked again."""
-        known = dict(other._files())
-        for path, pages in self._files():
-            if path in known:
-                self.segment.checked[pages] |= other.segment.checked[known[path]]
-
-    def _files(self) -> Iterator[tuple[str, slice]]:
-        """Every file, and its pages."""
-        ends = [*(first for first, _ in self.segment.parts[1:]), self.num_pages]
-        for (first, path), end in zip(self.segment.parts, ends, strict=True):
-            yield path, slice(first, end)
 
     @property
     def row_bytes(self) -> float:

@@ -97,9 +97,11 @@ class PageSource(Protocol):
     def at_version(self, version: int) -> PageSource:
         """Another version of the same relation."""
 
-    def shares_base(self, other: PageSource) -> bool:
-        """Whether the pages of the base are the same, and only deltas differ."""
+    def pages_shared_with(self, other: PageSource) -> int:
+        """Pages, from the first on, that another version has as well; 0: it has another base."""
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader: ...
     def newest_version(self) -> int: ...
     def changed_codes(self, since: int) -> Iterator[Codes] | None: ...
+    def changed_since(self, other: PageSource) -> Iterator[Codes] | None:
+        """Codes that changed after another version, perhaps with a few more; None if unknown."""

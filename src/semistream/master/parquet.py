@@ -149,10 +149,13 @@ class ParquetPages:
         """Always 0: a Parquet folder has no versions and must not change while it is joined."""
         return 0
 
-    def shares_base(self, other: Any) -> bool:
-        return False
+    def pages_shared_with(self, other: Any) -> int:
+        return 0
 
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
+        return None
+
+    def changed_since(self, other: Any) -> Iterator[Codes] | None:
         return None
 
 

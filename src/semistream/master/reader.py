@@ -31,7 +31,13 @@ class OpenSegment:
     """
 
     def __init__(
-        self, file: RangeFile, path: str, codes: KeyCodes, pages: PagePlaces, claims: PageClaims
+        self,
+        file: RangeFile,
+        path: str,
+        codes: KeyCodes,
+        pages: PagePlaces,
+        claims: PageClaims,
+        page_check: PageCheck | None = None,
     ) -> None:
         self.file = file
         self.parts = [(0, path)]
@@ -41,7 +47,7 @@ class OpenSegment:
         self.claims = claims
         self.offsets = pages.offsets
         self.checked = np.zeros(len(pages), dtype=np.bool_)
-        self.page_check = PageCheck(codes)
+        self.page_check = page_check or PageCheck(codes)
         self._whole: WholeMap | None = None
 
     def name_of(self, page: int) -> str:
@@ -52,6 +58,10 @@ class OpenSegment:
     @property
     def nbytes(self) -> int:
         return self.pages.nbytes + self.checked.nbytes
+
+    def by_file(self) -> dict[str, OpenSegment]:
+        """The segment of each file, by path, for a later version that has the file, too."""
+        return {self.parts[0][1]: self}
 
     def close(self) -> None:
         self.file.close()

@@ -236,10 +236,13 @@ class SqlMaster:
         """Always 0: a database table has no versions."""
         return 0
 
-    def shares_base(self, other: Any) -> bool:
-        return False
+    def pages_shared_with(self, other: Any) -> int:
+        return 0
 
     def changed_codes(self, since: int) -> Iterator[Codes] | None:
+        return None
+
+    def changed_since(self, other: Any) -> Iterator[Codes] | None:
         return None
 
     def batches(self) -> Iterator[pa.RecordBatch]:

@@ -21,7 +21,7 @@ from semistream.master.extents import Extents
 from semistream.master.index import PagePlaces
 from semistream.master.local_file import ALIGNMENT, RangeFile
 from semistream.master.manifest import SegmentInfo
-from semistream.master.page_claims import StitchedClaims
+from semistream.master.page_claims import PageClaims, StitchedClaims
 from semistream.master.reader import OpenSegment
 
 
@@ -53,9 +53,47 @@ def stitched(parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo]) -> Open
     )
     file = StitchedFile([part.file for part in parts], [info.bytes for info in infos], starts)
     claims = StitchedClaims([part.claims for part in parts], firsts[:-1])
-    segment = OpenSegment(file, file.name, parts[0].codes, whole, claims)
-    segment.parts = [(first, p.parts[0][1]) for first, p in zip(firsts, parts, strict=False)]
-    return segment
+    return StitchedSegment(parts, firsts, starts, file, whole, claims)
+
+
+class StitchedSegment(OpenSegment):
+    """Several segments as one. ``firsts`` has the first page of each, ``starts`` the place of its
+    file."""
+
+    def __init__(
+        self, members: Sequence[OpenSegment], firsts: list[int], starts: list[int],
+        file: StitchedFile, pages: PagePlaces, claims: PageClaims,
+    ) -> None:  # fmt: skip
+        first = members[0]
+        super().__init__(file, file.name, first.codes, pages, claims, first.page_check)
+        self.parts = [(first, m.parts[0][1]) for first, m in zip(firsts, members, strict=False)]
+        self.checked = np.concatenate([member.checked for member in members])
+        self._starts = starts
+        self._files = [(member.file, member.claims) for member in members]
+        # Their arrays are parts of this segment's.
+        totals = (member.pages for member in members)
+        self._totals = [(pages.last_code, pages.rows, pages.max_row_bytes) for pages in totals]
+
+    def by_file(self) -> dict[str, OpenSegment]:
+        found, pages = {}, self.pages
+        ends = [*(first for first, _ in self.parts[1:]), len(pages)]
+        for (first, path), end, start, (file, claims), totals in zip(
+            self.parts, ends, self._starts, self._files, self._totals, strict=True
+        ):
+            own = slice(first, end)
+            continues = pages.continues[own].copy()
+            continues[-1:] = False
+            places = PagePlaces(
+                pages.offsets[own] - start,
+                pages.lengths[own],
+                pages.first_codes[own],
+                continues,
+                *totals,
+            )
+            segment = OpenSegment(file, path, self.codes, places, claims, self.page_check)
+            segment.checked = self.checked[own]
+            found[path] = segment
+        return found
 
 
 def check_base_order(parts: Sequence[OpenSegment]) -> None:

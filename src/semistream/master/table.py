@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import Any, Final
 
 import pyarrow as pa
@@ -46,7 +47,12 @@ class MasterTable:
     ordered = True
 
     def __init__(
-        self, path: str, manifest: Manifest, pinned: bool, mapped: bool | str = False
+        self,
+        path: str,
+        manifest: Manifest,
+        pinned: bool,
+        mapped: bool | str = False,
+        known: MasterTable | None = None,
     ) -> None:
         self.path = path
         self.manifest = manifest
@@ -60,7 +66,9 @@ class MasterTable:
         self.codec = self.codes.codec
         self.store = LocalStore(path)
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
-        self.pages = LogicalPages(self.store, manifest, self.codec)
+        is_alike = known is not None and known.manifest.schema == manifest.schema
+        shared: LogicalPages | None = known.pages if known is not None and is_alike else None
+        self.pages: LogicalPages = LogicalPages(self.store, manifest, self.codec, shared)
         self.index: PageIndex = self.pages.index
         self._newest_number = NewestVersion(self.store, manifest.version)
 
@@ -130,9 +138,21 @@ class MasterTable:
         of the process, in addition to the budget of a join.
         """
         check_mapped(mapped)
-        store, pinned = LocalStore(path), version is not None
+        return cls._open(path, version, mapped)
+
+    @classmethod
+    def _open(
+        cls,
+        path: str | os.PathLike[str],
+        version: int | None,
+        mapped: bool | str,
+        known: MasterTable | None = None,
+    ) -> MasterTable:
+        pinned, folder = version is not None, os.fspath(path)
         return open_version(
-            store, version, lambda manifest: cls(os.fspath(path), manifest, pinned, mapped)
+            LocalStore(path),
+            version,
+            lambda manifest: cls(folder, manifest, pinned, mapped, known),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -216,13 +236,16 @@ class MasterTable:
 
     def at_version(self, version: int) -> MasterTable:
         """Another version of this table, with the same ``mapped`` setting."""
-        table = MasterTable.open(self.path, version, mapped=self.mapped)
-        table.pages.adopt_checks(self.pages)
-        return table
+        return MasterTable._open(self.path, version, self.mapped, known=self)
 
-    def shares_base(self, other: Any) -> bool:
-        """Whether the pages of the base are the same, and only deltas differ."""
-        return isinstance(other, MasterTable) and self.manifest.base == other.manifest.base
+    def pages_shared_with(self, other: Any) -> int:
+        """Pages, from the first on, that another version has as well: its base and the deltas that
+        were not folded since. 0: it has another base."""
+        if not isinstance(other, MasterTable) or self.manifest.base != other.manifest.base:
+            return 0
+        own, others = self.manifest.deltas, other.manifest.deltas
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(own, others, strict=False))
+        return int(self.pages.bounds[1 + len(list(same))])
 
     def reader(self, pages_at_once: int = 1, direct: bool = False) -> PageReader:
         """A reader for ``pages_at_once`` pages; ``direct`` bypasses the page cache.
@@ -279,6 +302,16 @@ class MasterTable:
         from semistream.master.changes import changed_codes
 
         return changed_codes(self, since)
+
+    def changed_since(self, other: Any) -> Iterator[Codes] | None:
+        """The same after an open version. If those in between were vacuumed, and the base is the
+        same: all codes of newer deltas, into which older ones may have been folded."""
+        from semistream.master.changes import codes_of_newer_deltas
+
+        found = self.changed_codes(other.version)
+        if found is None and self.pages_shared_with(other):
+            return codes_of_newer_deltas(self, other.manifest)
+        return found
 
     def upsert(self, data: Any, *, memory: int | str = "512MB") -> MasterTable:
         """Publish a version in which the given rows replace all rows of their keys.

@@ -34,11 +34,13 @@ class Changing:
             folder / "t", rows(np.arange(KEYS), 0), ["k"], unique=True, page_bytes=4096
         )
         self.observer = RecordingObserver()
-        join = ss.SweepJoin(memory=memory, how="left", disk_buffer_pages=8, **options)
+        options = {"disk_buffer_pages": 8, **options}
+        join = ss.SweepJoin(memory=memory, how="left", **options)
         self.run = join.open(self.table, on="k", observer=self.observer)
         self.expected: list[tuple[int, int]] = []
         self.found: list[tuple[int, int]] = []
         self.iterations: list[int] = []
+        self.has_text = False  # of the stream's tuples
 
     def push(self, keys: Any = None) -> None:
         keys = self.random.integers(0, KEYS, PUSH) if keys is None else np.asarray(keys)
@@ -46,13 +48,18 @@ class Changing:
         values = keys * 1000 + self.versions[keys]
         self.expected += zip(numbers.tolist(), values.tolist(), strict=True)
         before = self.run.stats.iterations
-        self.take(self.run.push(pa.record_batch({"n": numbers, "k": keys})))
+        batch = pa.record_batch({"n": numbers, "k": keys})
+        if self.has_text:
+            batch = batch.append_column("t", pa.array([f"tuple {n}" for n in numbers]))
+        self.take(self.run.push(batch))
         self.iterations.append(self.run.stats.iterations - before)
         check_books(self.run)
 
     def take(self, out: Any) -> None:
         for batch in out:
             self.found += zip(batch["n"].to_pylist(), batch["v"].to_pylist(), strict=True)
+            if self.has_text:
+                assert batch["t"].to_pylist() == [f"tuple {n}" for n in batch["n"].to_pylist()]
 
     def upsert(self, keys: Any) -> None:
         number = self.table.version
@@ -160,3 +167,106 @@ def test_a_switch_that_is_given_up(changing: Changing) -> None:
     run.use(version)
     changing.take(run.flush())
     assert run.stats.waiting == 0
+
+
+def test_larger_pages_in_a_delta_do_not_empty_the_window(tmp_path: Path) -> None:
+    """Stretches keep their number of pages, though the largest page of the table is another."""
+    changing = Changing(tmp_path, disk_buffer_pages=None)
+    for _ in range(80):
+        changing.push()
+    assert changing.run.stats.waiting > 5 * PUSH
+    largest = changing.table.max_page_bytes
+    for number in range(20, 60):
+        keys = np.arange(number, number + 60)
+        changing.versions[keys] = changing.table.version
+        # As wide as the rows of the base at most, and of all sizes: so pages are, too.
+        wide = rows(keys, changing.table.version)
+        wide = wide.set_column(2, "text", pa.array(["x" * (number % 40) for _ in keys]))
+        changing.table = changing.table.upsert(wide)
+        changing.push()
+        assert changing.run.stats.waiting > 5 * PUSH
+    assert changing.table.max_page_bytes > largest
+    changing.check()
+
+
+def test_tuples_wait_on_for_deltas_that_are_not_folded(tmp_path: Path) -> None:
+    """A large delta stays when small ones follow: its tuples wait on, too, and what they meet of
+    keys that have changed since is not remembered."""
+    changing = Changing(tmp_path)
+    old = np.arange(0, KEYS, 3)
+    changing.upsert(old)
+    hot = old[1000:1010]
+    for _ in range(40):
+        changing.push()
+    for _ in range(12):
+        for _ in range(3):
+            changing.push(np.concatenate([np.repeat(hot, 3), changing.random.choice(old, 400)]))
+        changing.upsert(hot)
+        changing.push()
+        assert changing.run.stats.waiting > 5 * PUSH
+        # What waits for the large delta alone would be served otherwise: a third and more.
+        assert max(changing.iterations[-4:]) < 20
+    changing.check()
+
+
+def test_a_vacuum_between_two_pushes_does_not_empty_the_front_stage(changing: Changing) -> None:
+    hot = np.arange(100, 120)
+    changing.upsert(np.arange(2000, 2200))
+    for _ in range(30):
+        changing.push(np.repeat(hot, 25))
+    changing.take(changing.run.flush())
+    for key in (1, 2, 3, 4, 5, 6, 7, 100):
+        changing.upsert([key])
+    changing.table.vacuum(keep=1)
+    hits = changing.run.stats.front_stage_hits
+    changing.push(hot)
+    assert changing.run.stats.front_stage_hits - hits >= len(hot) - 2
+    changing.check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("has_text", [False, True])
+def test_the_window_gives_way_to_an_index_that_grows(
+    has_text: bool, seed: int, tmp_path: Path
+) -> None:
+    """Many keys change, so that their index outgrows its part: the window becomes smaller while
+    tuples wait, in every push a little, and the budget holds."""
+    changing = Changing(tmp_path, adapt=False)
+    changing.random, changing.has_text = np.random.default_rng(seed), has_text
+    for _ in range(80):
+        changing.push()
+    before = changing.run.memory
+    for _ in range(40):
+        changing.upsert(np.unique(changing.random.integers(0, KEYS, 250)))
+        changing.push()
+        changing.push()
+        assert changing.run.stats.waiting > 2 * PUSH
+        assert changing.run.memory.total <= changing.run.memory.budget
+    after = changing.run.memory
+    assert after["page index"] > before["page index"] + 100_000
+    assert after["window"] < before["window"] - 50_000
+    # A sweep has more than 40 visits; when all deltas are folded, their tuples are served before.
+    assert max(changing.iterations[-80:]) <= 25
+    changing.check()
+
+
+def test_a_version_that_cannot_be_attached_loses_no_tuple(
+    changing: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changing.upsert(np.arange(50))
+    for _ in range(40):
+        changing.push()
+    waiting = changing.run.stats.waiting
+    assert waiting > 5 * PUSH
+    changing.upsert(np.arange(100, 150))
+
+    def fails(*_: Any) -> Any:
+        monkeypatch.undo()
+        raise MemoryError
+
+    monkeypatch.setattr(ss.MasterTable, "reader", fails)
+    with pytest.raises(MemoryError):
+        changing.push()
+    changing.iterations.append(0)
+    changing.push()
+    changing.check()

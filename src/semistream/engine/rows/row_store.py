@@ -249,6 +249,22 @@ class RowStore:
         bits = 8 * (self._at + layout.mask) + nth if has_nulls else 0
         return self._at + int(layout.places[nth]), int(bits), size
 
+    def move(self, slots: Slots, targets: Slots) -> None:
+        """Move these rows to other slots, which are free."""
+        columns = self.take(slots)
+        self.free(slots)
+        self.put(columns, np.arange(len(slots)), targets)
+
+    def truncate(self, capacity: int) -> None:
+        """Give back the memory of the slots from this one on, which are free. Nobody else has the
+        arrays, so they can shrink in place."""
+        self.capacity = capacity
+        self._matrix.resize((capacity, self._matrix.shape[1]), refcheck=False)
+        self._at = self._matrix.ctypes.data
+        self._positions.resize((capacity, self._positions.shape[1]), refcheck=False)
+        for arena in self._arenas.values():
+            arena.where.resize((capacity, 2), refcheck=False)
+
     def free(self, slots: Slots) -> None:
         """Release the values of these slots."""
         if self.layout.text:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from semistream.engine.rows.row_buffer import RowBuffer
 from semistream.engine.shape import TableShape
 from semistream.joins.sweep.plan import SweepPlan
 from semistream.joins.sweep.stretch_window import StretchWindow
-from semistream.master.changed import contains
+from semistream.keys import Codes, Mask
 
 _SMALL_PART = 1024  # of a front stage that is filling, and may lack this share of its rows
 
@@ -32,7 +33,8 @@ class Offers:
         self._keys = RowBuffer(types[columns:keys], plan.offers, row_bytes)
         self._further = RowBuffer(types[keys:], plan.offers, row_bytes)
         self._offered: list[tuple[Any, Any, Any]] = []  # codes, rows of each, worths
-        self.outdated: Any = None  # sorted codes that must not enter the front stage
+        # Which codes must not enter the front stage, as their rows are of an older version.
+        self.outdated: Callable[[Codes], Mask] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -50,7 +52,7 @@ class Offers:
         """Collect the rows of the keys in these pairs that reach the front stage's threshold."""
         first, counts, worth = front.candidates(places, rows, slots, window.codes)
         if self.outdated is not None and len(first):
-            fresh = ~contains(self.outdated, window.codes[slots[first]])
+            fresh = ~self.outdated(window.codes[slots[first]])
             first, counts, worth = first[fresh], counts[fresh], worth[fresh]
         while len(first):
             room = self._rows.most - self._rows.count

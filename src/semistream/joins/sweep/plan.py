@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
+from typing import Any
 
 from semistream.engine.front.absent_keys import AbsentKeys
 from semistream.engine.plan import (
@@ -162,14 +164,21 @@ def plan_run(
     front: Part,
     cache: str,
     held: int,
+    pages: int | None = None,
 ) -> MemoryPlan:
-    """A plan for a run whose front stage has ``held`` bytes.
+    """A plan for a run whose front stage has ``held`` bytes, and whose tuples wait for stretches of
+    ``pages`` pages (None: no tuple waits).
 
     The index grows with every change of the table. The front stage keeps its size, and with it its
-    rows, until its part has become clearly smaller; the window gives way.
+    rows, until its part has become clearly smaller; the window gives way. Stretches keep their
+    size, whatever the size of the pages that a change adds.
     """
 
     def divided(part: Part) -> MemoryPlan:
+        if pages is not None:
+            with contextlib.suppress(TooSmallError):
+                one: Any = replace(join, disk_buffer_pages=pages)  # type: ignore[type-var]
+                return plan_sweep(one, table, stream, settings, part, cache)
         return within_budget(
             join, lambda one: plan_sweep(one, table, stream, settings, part, cache)
         )

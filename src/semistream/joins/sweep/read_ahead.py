@@ -29,7 +29,7 @@ class Visit:
     slots: Slots
     chunks: Any  # of the window, to be given back
     stretches: int = 1
-    in_base: bool = True  # pages of the base, not of a delta
+    first: int = 0  # stretch
     reader: Any = None  # that its first pages were requested from; None: not requested yet
     read: Any = None  # of these pages
     done: int = 0  # pages that were loaded

@@ -104,8 +104,7 @@ class Route:
         slots = slots[np.argsort(window.codes[slots])]
         first = stretches.first_page
         pages, places = self._pages(window, slots, int(first[begin]), int(first[end]) - 1)
-        in_base = begin < stretches.base
-        return Visit(pages, places, slots, chunks, stretches=end - begin, in_base=in_base), end
+        return Visit(pages, places, slots, chunks, stretches=end - begin, first=begin), end
 
     def _pages(self, window: StretchWindow, slots: Any, low: int, high: int) -> tuple[Any, Any]:
         """The pages to read, and for every tuple the first of them that can hold its code."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from semistream import kernels
-from semistream.engine.rows.layout import Rows, Slots
+from semistream.engine.rows.layout import Rows, Slots, ranges
 from semistream.engine.rows.row_store import RowStore
 from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
 from semistream.joins.sweep.stretches import Stretches
 from semistream.keys import Codes
+
+if TYPE_CHECKING:
+    from semistream.joins.sweep.read_ahead import Visit
 
 NEVER = 2**31  # more pages than a stretch has
 _LARGEST_CHUNK = 64
@@ -93,6 +96,73 @@ class StretchWindow:
         listed = self._listed
         self.wait_for(stretches)
         self._head[:kept], self._fill[:kept], self._listed = head, fill, listed
+
+    def chunks_in(self, nbytes: int) -> int:
+        """Chunks that have at least so many bytes together."""
+        each = self._size * (_TUPLE + self.layout.record.slot_bytes) + _CHUNK
+        return -(-nbytes // each)
+
+    @property
+    def chunks(self) -> int:
+        return len(self._next_chunk)
+
+    @property
+    def free_chunks(self) -> int:
+        return int(self._free_count)
+
+    def shrink(self, chunks: int, found: Sequence[Visit]) -> None:
+        """Give back the memory of so many chunks, at least as many of which are free. Tuples in the
+        last ones move; ``found`` are the visits whose tuples are in no list any more."""
+        size, total = self._size, len(self._next_chunk)
+        left = total - chunks
+        is_free = np.zeros(total, np.bool_)
+        is_free[self._free[: self._free_count]] = True
+        moved = left + np.flatnonzero(~is_free[left:])
+        vacant = np.flatnonzero(is_free[:left])
+        targets, vacant = vacant[: len(moved)], vacant[len(moved) :]
+        places = np.arange(total, dtype=np.int32)  # where each chunk is afterwards
+        places[moved] = targets
+        slots = self._filled(moved, found)
+        self._move(slots, places[slots // size] * size + slots % size)
+        for visit in found:
+            visit.slots = places[visit.slots // size] * size + visit.slots % size
+            visit.chunks = places[visit.chunks]
+        used = np.flatnonzero(~is_free)
+        links = self._next_chunk[used]
+        self._next_chunk[places[used]] = np.where(links >= 0, places[links], -1)
+        self._head = np.where(self._head >= 0, places[self._head], -1).astype(np.int32)
+        self._free[: len(vacant)] = vacant[::-1]
+        self._free_count = len(vacant)
+        self.capacity = left * size
+        for array, length in (
+            (self.codes, self.capacity),
+            (self.state, self.capacity),
+            (self._next_chunk, left),
+            (self._free, left),
+        ):
+            array.resize(length, refcheck=False)  # in place: nobody else has it
+        self.rows.truncate(self.capacity)
+
+    def _filled(self, chunks: Any, found: Sequence[Visit]) -> Any:
+        """The slots of these chunks that have a tuple: all but the last ones of a list's newest
+        chunk, and of chunks whose tuples a visit has taken those that it names."""
+        size, total = self._size, len(self._next_chunk)
+        filled = np.full(total, size)
+        heads = self._head >= 0
+        filled[self._head[heads]] = self._fill[heads]
+        is_moved, parts = np.zeros(total, np.bool_), [np.zeros(0, np.int64)]
+        is_moved[chunks] = True
+        for visit in found:
+            parts.append(visit.slots[is_moved[visit.slots // size]].astype(np.int64))
+            is_moved[visit.chunks] = False
+        listed = np.flatnonzero(is_moved)
+        parts.append(ranges(listed * size, filled[listed]))
+        return np.concatenate(parts)
+
+    def _move(self, slots: Any, targets: Any) -> None:
+        self.codes[targets] = self.codes[slots]
+        self.state[targets] = self.state[slots]
+        self.rows.move(slots.astype(np.int32), targets.astype(np.int32))
 
     @property
     def nbytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -63,10 +64,18 @@ class Stretches:
     def __len__(self) -> int:
         return len(self.first_page) - 1
 
-    def has_base_of(self, other: Stretches) -> bool:
-        """Whether the stretches of the base are those of another version with the same base."""
-        own, others = (one.first_page[: one.base + 1] for one in (self, other))
-        return self.by_code and other.by_code and self.base > 0 and np.array_equal(own, others)
+    def shared_with(self, other: Stretches, pages: int) -> int:
+        """How many of the first stretches are those of another version, which has the same first
+        ``pages`` pages. A stretch ends where a delta begins."""
+        count = int(np.searchsorted(self.first_page, pages))
+        own, others = (one.first_page[: count + 1] for one in (self, other))
+        return count if self.by_code and other.by_code and np.array_equal(own, others) else 0
+
+    def pages_from(self, stretch: int) -> tuple[int, int]:
+        """The pages of the base, or of the delta, that has this stretch: first, and end."""
+        bounds = [0, *self.index.boundaries, len(self.index.continues)]
+        delta = bisect_right(bounds, int(self.first_page[stretch]), hi=len(bounds) - 1)
+        return bounds[delta - 1], bounds[delta]
 
     @property
     def nbytes(self) -> int:

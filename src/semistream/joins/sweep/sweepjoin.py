@@ -37,7 +37,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -125,6 +125,8 @@ class Sweep(Policy):
             self._mover = MemoryMover(starting_at(LIMITS, join.front_stage, join.memory))
         self._served_before = 0  # tuples, when the front stage was last aged
         self._switch = VersionSwitch()
+        self._chunks_to_give = 0  # of the window, at a switch to a table with a larger index
+        self._allocated: SweepPlan
         self._visits: deque[Visit] = deque()
         self._route: Route
         self._absent_keys: AbsentKeys
@@ -154,7 +156,7 @@ class Sweep(Policy):
             plan.dense_pages,
             position,
         )
-        self._switch.done(source.index, waits=kept > 0)
+        self._switch.done(self._stretches, waits=kept > 0)
         self.admission.attach(source)
         if self._window is not None:
             if kept:
@@ -174,11 +176,16 @@ class Sweep(Policy):
         self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
     ) -> None:
         self._switch.prepare(old, new, self._stretches, plan.buffer_pages, fits)
-        self._visits = deque(sorted(self._visits, key=lambda visit: visit.in_base))
+        self._chunks_to_give = self._chunks_for(plan)
+        self._visits = deque(self._switch.urgent_first(self._visits))
 
     @property
     def can_switch(self) -> bool:
-        return not self.held or self._switch.is_ready(self._window, self._visits, self._route)
+        window = self._window
+        if window is None or not self.held:
+            return True
+        has_room = window.free_chunks >= self._chunks_to_give
+        return has_room and self._switch.is_ready(window, self._visits, self._route)
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
         settings, cache, share = self.context.settings, self.join.cache, self.join.front_share
@@ -186,7 +193,8 @@ class Sweep(Policy):
             cache = "counting with a sketch" if self._mover.idle else "counting"
             share = self._mover.share
         held = 0 if self.front is None or self._is_moving else self.front.nbytes
-        return plan_run(self.join, table, stream, settings, share, cache, held)
+        pages = self._reads.pages if self.held else None
+        return plan_run(self.join, table, stream, settings, share, cache, held, pages)
 
     @property
     def _is_moving(self) -> bool:
@@ -196,7 +204,7 @@ class Sweep(Policy):
         assert isinstance(plan, SweepPlan)
         assert plan.window is not None
         assert self.intake.layout is not None
-        table = self._table
+        table, self._allocated = self._table, plan
         # Before rows are copied from one front stage to another: no tuple waits, and both front
         # stages beside the old window would exceed the budget.
         self._window = None
@@ -212,11 +220,40 @@ class Sweep(Policy):
         self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
 
+    def gives_way(self, new: MemoryPlan) -> bool:
+        assert self._window is not None
+        return self._chunks_for(new) <= self._window.chunks // 2 and not self._has_wider_rows(new)
+
+    def give_way(self, new: MemoryPlan) -> MemoryPlan:
+        plan, window, chunks = self._allocated, self._window, self._chunks_for(new)
+        assert plan.window is not None
+        assert window is not None
+        window.shrink(chunks, self._visits)
+        self._set_enough(window)
+        table = plan.table + self._bytes_for(new)
+        size = replace(plan.window, capacity=window.capacity, nbytes=window.nbytes)
+        self._allocated = replace(plan, table=table, growth=0, window=size)
+        return self._allocated
+
+    def _bytes_for(self, new: MemoryPlan) -> int:
+        """What the table needs more than its part, and some for the changes that come next."""
+        assert isinstance(new, SweepPlan)
+        more = new.table - new.growth - self._allocated.table
+        return more + new.budget // self.context.settings.index_step_share if more > 0 else 0
+
+    def _chunks_for(self, new: MemoryPlan) -> int:
+        """Chunks of the window that have these bytes."""
+        return 0 if self._window is None else self._window.chunks_in(self._bytes_for(new))
+
+    def _has_wider_rows(self, new: MemoryPlan) -> bool:
+        assert isinstance(new, SweepPlan)
+        return new.widest_row > self._allocated.widest_row
+
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         """Also if rows that are being gathered may take more than was set apart."""
         assert isinstance(plan, SweepPlan)
         assert isinstance(new, SweepPlan)
-        return new.table - new.growth > plan.table or new.widest_row > plan.widest_row
+        return new.table - new.growth > plan.table or self._has_wider_rows(new)
 
     @property
     def wants_new_plan(self) -> bool:
@@ -244,7 +281,7 @@ class Sweep(Policy):
     def take_in(self) -> None:
         window = self._window
         assert window is not None
-        self._switch.kept = 0  # a switch that was prepared did not happen
+        self._switch.kept = self._chunks_to_give = 0  # a switch that was prepared did not happen
         if not window.count:
             self._visit_output.hand_over()  # nothing waits, so every slot can be given back
         vacant = window.vacant
@@ -396,6 +433,7 @@ class Sweep(Policy):
         self._visit = self._loaded = self._unmatched_slots = None
         if (
             output.served_tuples >= self._enough
+            or self._chunks_to_give
             or output.served_visits >= self.context.settings.visits_per_batch
         ):
             output.hand_over()

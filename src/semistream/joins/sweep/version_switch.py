@@ -1,22 +1,23 @@
 """Lets tuples wait on while the table changes.
 
-A change adds a delta; the pages of the base stay. A tuple that waits for a page of the base
-meets the row there that its own version has, also when the run has moved to a newer version. So
-before a switch only the tuples are served that wait for pages of deltas, which a change may fold
-together. What later visits to the base find out about a key must not be remembered if the key has
-changed since: the row that they read is hidden in the new version.
+A change adds a delta, and may fold younger ones into it; the pages of the base and of all other
+deltas stay. A tuple that waits for a page that stays meets the row there that its own version has,
+also when the run has moved to a newer version. So before a switch only the tuples are served that
+wait for a delta that is folded. What later visits find out about a key must not be remembered if
+the key has changed since: the row that they read is hidden in the new version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
 
 from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.route import Route
+from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
-from semistream.keys import Codes
-from semistream.master.changed import contains
+from semistream.keys import Codes, Mask
 from semistream.master.index import PageIndex
 from semistream.master.pages import PageSource
 
@@ -26,31 +27,48 @@ class VersionSwitch:
 
     def __init__(self) -> None:
         self.kept = 0
-        self._changed: Any = None  # codes in deltas, while older tuples wait for the base
+        self._stretches: Stretches | None = None  # of this version, while older tuples wait
 
     def prepare(
         self, old: PageSource, new: PageSource, stretches: Stretches, pages: int, fits: bool
     ) -> None:
         """``pages`` per stretch of the new version; ``fits``: no memory must be allocated anew."""
         self.kept = 0
-        if fits and new.index is not None and new.shares_base(old) and new.distinct == old.distinct:
-            self.kept = stretches.base if Stretches(new.index, pages).has_base_of(stretches) else 0
+        shared = new.pages_shared_with(old)
+        if fits and shared and new.index is not None and new.distinct == old.distinct:
+            self.kept = stretches.shared_with(Stretches(new.index, pages), shared)
 
-    def is_ready(self, window: Any, visits: Sequence[Visit], route: Route) -> bool:
-        """Whether no tuple waits that must be served before. Visits to deltas come first."""
-        urgent = visits and not visits[0].in_base
+    def urgent_first(self, visits: Iterable[Visit]) -> list[Visit]:
+        """These visits, beginning with those that must be made before the switch."""
+        return sorted(visits, key=lambda visit: visit.first < self.kept)
+
+    def is_ready(self, window: StretchWindow, visits: Sequence[Visit], route: Route) -> bool:
+        """Whether no tuple waits that must be served before. Urgent visits come first."""
+        urgent = visits and visits[0].first >= self.kept
         return self.kept > 0 and not urgent and not route.waiting_from(window, self.kept)
 
-    def done(self, index: PageIndex, waits: bool) -> None:
+    def done(self, stretches: Stretches, waits: bool) -> None:
         """The run has this version now; ``waits``: with older tuples."""
-        self._changed = index.changed if waits else None
+        self._stretches = stretches if waits else None
         self.kept = 0
 
-    def outdated(self, visit: Visit) -> Any:
-        """Codes whose rows this visit may read in an older version; None: there are none."""
-        return self._changed if visit.in_base else None
+    def outdated(self, visit: Visit) -> Callable[[Codes], Mask] | None:
+        """Tells which codes' rows this visit may read in an older version; None: none's."""
+        stretches = self._stretches
+        if stretches is None or not stretches.index.has_changes:
+            return None
+        first, end = stretches.pages_from(visit.first)
+        return lambda codes: _is_elsewhere(stretches.index, codes, first, end)
 
     def current(self, visit: Visit, codes: Codes) -> Codes:
         """Those of these codes that are the same in the version that the run has now."""
-        changed = self.outdated(visit)
-        return codes if changed is None else codes[~contains(changed, codes)]
+        outdated = self.outdated(visit)
+        return codes if outdated is None else codes[~outdated(codes)]
+
+
+def _is_elsewhere(index: PageIndex, codes: Codes, first: int, end: int) -> Mask:
+    """Which codes have changed, and have no row in these pages: those of the base or of a delta."""
+    at = np.minimum(np.searchsorted(index.changed, codes), len(index.changed) - 1)
+    low, high = index.changed_low[at], index.changed_high[at]
+    is_here = (low <= high) & (low >= first) & (low < end)
+    return np.asarray((index.changed[at] == codes) & ~is_here)

@@ -1,0 +1,58 @@
+"""The results of the benchmark of changing tables: on the screen, and as Markdown for the docs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lab.tables import Grid
+
+LAST_TO_FIRST = 0.8  # target: at least
+WORST_TO_MEDIAN = {"upserts": 5.0, "rates": 3.0, "appends": 3.0}  # targets: at most
+
+
+def changes(cells: list[dict[str, Any]]) -> Grid:
+    heads = ["cell", "mode", "changed rows/s", "M rows/s", "last/first tenth", "median push, ms",
+             "worst push, ms", "worst/median", "hit rate", "versions"]  # fmt: skip
+    rows = [
+        [c["cell"], c["mode"], f"{c['rows_per_second']:,.0f}", f"{c['rate'] / 1e6:.2f}",
+         _marked(f"{c['last_to_first']:.2f}", c["last_to_first"] < LAST_TO_FIRST),
+         f"{1e3 * c['median_push']:.1f}", f"{1e3 * c['worst_push']:.1f}",
+         _marked(f"{c['worst_to_median']:.1f}", c["worst_to_median"] > WORST_TO_MEDIAN[c["cell"]]),
+         f"{c['hit_rate']:.0%}", str(c["versions"])]
+        for c in cells if "source" not in c
+    ]  # fmt: skip
+    return Grid(heads, rows, names=2)
+
+
+def syncs(cells: list[dict[str, Any]]) -> Grid:
+    heads = ["source", "mode", "sync, s", "rows read", "changed", "build, s",
+             "M rows/s before", "during", "worst/median push"]  # fmt: skip
+    rows = [
+        [c["source"], c["mode"], f"{c['sync']['seconds']:.2f}", f"{c['sync']['rows_read']:,}",
+         f"{c['changed']:,}", f"{c['build_seconds']:.1f}", f"{c['rate_before'] / 1e6:.2f}",
+         f"{c['rate'] / 1e6:.2f}", f"{c['worst_to_median']:.1f}"]
+        for c in cells if "source" in c
+    ]  # fmt: skip
+    return Grid(heads, rows, names=2)
+
+
+def is_missed(cell: dict[str, Any]) -> bool:
+    worst = WORST_TO_MEDIAN.get(cell["cell"])
+    if worst is None or not cell["rows_per_second"]:  # a sync, or nothing changed
+        return False
+    return bool(cell["worst_to_median"] > worst or cell["last_to_first"] < LAST_TO_FIRST)
+
+
+def markdown(report: dict[str, Any]) -> str:
+    cells, machine = report["cells"], report["machine"]
+    grid = syncs(cells) if "source" in cells[0] else changes(cells)
+    rows = f"R = {report['rows'] / 1e6:g} million rows"
+    load = f"load average {machine['load'][0]:.1f} when it began"
+    return (
+        f"\n{grid.markdown()}\n\n{rows}; measured at {machine['time']}, {machine['processor']}, "
+        f"{machine['cores']} cores, {load}.\n\n"
+    )
+
+
+def _marked(shown: str, is_missed: bool) -> str:
+    return f"{shown} (missed)" if is_missed else shown
