@@ -105,7 +105,8 @@ def sentences(report: Report) -> list[str]:
         burst = report["burst"]
         share = burst["served_in_burst"] / burst["arrived_in_burst"]
         found.append(
-            f"On {CLOCK_NAMES[burst['clock']]}, a burst of 10 x {burst['service']:,.0f} tuples/s for {burst['seconds']:g} s: "
+            f"On {CLOCK_NAMES[burst['clock']]}, a burst of 10 x {burst['service']:,.0f} tuples/s "
+            f"for {burst['seconds']:g} s: "
             f"{burst['arrived_in_burst'] / 1e6:.1f} million tuples, {share:.0%} served at once, "
             f"caught up {burst['caught_up_after']:.0f} s after it; peak memory "
             f"{burst['peak_memory'] / 1e6:.1f} of {burst['budget'] / 1e6:.1f} MB, the process "
