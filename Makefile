@@ -131,8 +131,9 @@ bench-changes: $(INSTALLED)  ## Measure a join while its table changes, and sync
 	@echo "==> tables that change, size $(SIZE)"
 	@$(BIN)/python -m lab.bench_changes --size $(SIZE)
 
-bench-tables: $(INSTALLED)  ## Write the results of bench-shapes and bench-drain into docs/benchmarks.md
+bench-tables: $(INSTALLED)  ## Write the results of bench-shapes, bench-drain and bench_shedding into docs/
 	@$(BIN)/python -m lab.bench_tables
+	@$(BIN)/python -m lab.shedding.page
 
 soak: $(INSTALLED)  ## Run a bursty stream for five minutes while the master table changes
 	@echo "==> soak test, five minutes"

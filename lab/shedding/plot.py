@@ -57,18 +57,20 @@ def plot_figures(reports: dict[str, dict[str, Any]], path: Path) -> None:
             mine = [cell for cell in cells if cell["join"] == join]
             time.plot([c["rows"] for c in mine], [c["seconds"] for c in mine], "o-", label=join)
         time.set(title=title, xlabel="rows of R", ylabel="seconds in the join", yscale="log")
+        time.set_xticks(sorted({cell["rows"] for cell in cells}))
         found = reports[clock][clock]
         for ranks in ("scattered", "clustered"):
             mine = [cell for cell in found["positions"] if cell["ranks"] == ranks]
             places = [cell["position"] for cell in mine]
             position.plot(places, [c["service"] for c in mine], "o-", label=f"{ranks} ranks")
-        position.set(xlabel="look-up position", ylabel="tuples/s", ylim=(0, None))
+        position.set(xlabel="look-up position", ylabel="tuples/s")
+        position.set_ylim(0, 1.1 * position.get_ylim()[1])
         for strategy in dict.fromkeys(cell["strategy"] for cell in found["arrivals"]):
             mine = [cell for cell in found["arrivals"] if cell["strategy"] == strategy]
             rate.plot(
                 [c["arrival"] for c in mine], [c["service"] for c in mine], "o-", label=strategy
             )
-        rate.set(xlabel="tuples/s arriving", ylabel="tuples/s served", xscale="log", yscale="log")
+        rate.set(xlabel="tuples/s arriving", ylabel="tuples/s served", ylim=(0, None))
     for axis in axes.flat:
         axis.legend(frameon=False, fontsize=8)
     figure.tight_layout()
