@@ -292,7 +292,7 @@ def main(arguments: list[str] | None = None) -> int:
     for name, measure in parts.items():
         if options.only is None or name in options.only:
             began, described = time.perf_counter(), machine.describe()
-            report = {"size": options.size, "rows": size.rows, "machine": described}
+            report: dict[str, Any] = {"size": options.size, "rows": size.rows, "machine": described}
             report[name.partition("-")[0]] = measure()
             report["seconds"] = time.perf_counter() - began
             show(report, console)

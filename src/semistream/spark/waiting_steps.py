@@ -65,7 +65,7 @@ def check_steps(df: DataFrame, plan: SinkPlan, function: Function) -> Steps:
     _, joined, _ = bind(plan, incoming)
     declared, arrow = output_schemas(df.schema, incoming, joined)
     several = session.range(0, 4, 1, 4)  # one partition alone would need no shuffle
-    probe = function(several.mapInArrow(_nothing, declared))
+    probe: Any = function(several.mapInArrow(_nothing, declared))
     plan.sink.check(stream_schema(probe.schema, session))
     physical = probe._jdf.queryExecution().executedPlan().toString()
     if "Exchange" in physical:
