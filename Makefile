@@ -134,6 +134,7 @@ bench-changes: $(INSTALLED)  ## Measure a join while its table changes, and sync
 bench-tables: $(INSTALLED)  ## Write the tables of the docs from lab/results/
 	@$(BIN)/python -m lab.bench_tables
 	@$(BIN)/python -m lab.docs_tables
+	@$(BIN)/python -m lab.shedding.page
 
 soak: $(INSTALLED)  ## Run a bursty stream for five minutes while the master table changes
 	@echo "==> soak test, five minutes"

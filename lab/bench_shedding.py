@@ -1,23 +1,27 @@
-"""Load shedding: figures 7 and 8 of 003, a burst over time, and the cost of being ready.
+"""Load shedding: figures 6 to 8 of 003, a burst over time, and the cost of being ready.
 
-    python -m lab.bench_shedding --size small       # a minute or two
-    python -m lab.bench_shedding                    # R = 2 million rows
+    python -m lab.bench_shedding --size small --only figure6 2011 this cached    # five minutes
+    python -m lab.bench_shedding --size small --only burst-2011 --burst 30 # two minutes
     python -m lab.bench_shedding --size small --only burst --burst 30      # five minutes
-    python -m lab.bench_shedding --size small --only ready batches         # a minute or two
+    python -m lab.bench_shedding --size small --only ready batches         # two minutes
+    python -m lab.bench_shedding                    # all of it, R = 2 million rows
 
-- position: the look-up position in the queue against the service rate (003, figure 7);
-- arrival: the arrival rate against the service rate: considering tuned and untuned (position 1, the
-  oldest tuple), keep, and none, where the stream waits (003, figure 8; claim C16);
-- both on this disk, by the wall clock, and on a modelled disk of 2011, by a virtual clock
-  (``lab/shedding/clocks.py``);
-- burst: ten times the service rate, then half of it until everything is served; a plot over time;
+- figure6: how long a tuple is in the join, by the size of R (003, figure 6);
+- this, cached, 2011: the look-up position in the queue against the service rate (003, figure 7),
+  with ranks scattered over the pages and with popular rows side by side; the arrival rate against
+  the service rate: considering tuned and untuned (position 1, the oldest tuple), keep, and none,
+  where the stream waits (003, figure 8; claim C16). On this disk, with direct I/O; with R in the
+  page cache; and on a modelled disk of 2011, by a virtual clock (``lab/shedding/clocks.py``);
+- burst, burst-2011: ten times the service rate, then half of it, then nothing until everything is
+  served; a plot over time. On this disk, and on the modelled one;
 - ready: the rate with shedding and parking configured but not needed, over the rate without; for a
-  run, and for the warehouse sink with batch_time and parking.
+  run, and for the warehouse sink with batch_time and parking;
 - batches: how long micro-batches of the warehouse sink take with batch_time, with a backlog.
 
 The last three end with a verdict; the exit code is 1 if one of them fails.
 
-Results: lab/results/shedding-<size>-<part>.json and docs/overload.png.
+Results: lab/results/shedding-<size>-<part>.json. ``make bench-tables`` writes tables and pictures
+of docs/overload.md from them.
 """
 
 from __future__ import annotations
@@ -38,25 +42,18 @@ import semistream as ss
 from lab import machine
 from lab.bench_engine import RESULTS
 from lab.engine_data import EngineData
-from lab.shedding.batch_times import BURSTS, batch_times
+from lab.shedding.batch_times import batch_times
 from lab.shedding.clocks import CLOCKS
-from lab.shedding.drive import Load, Setting, service_rate
-from lab.shedding.plot import plot_burst
+from lab.shedding.drive import Load, Setting, processing_time, service_rate
 from lab.shedding.ready_sink import sink_seconds
-from lab.tables import Grid, save
+from lab.shedding.report import STRATEGIES, show, verdicts
+from lab.tables import save
 
-DOCS = Path(__file__).parent.parent / "docs"
 BUFFER = 4_000_000  # beside 10 % of R
+JOINS = ("meshjoin", "cmeshjoin", "hybridjoin", "chybridjoin")  # of figure 6
 POSITIONS = (0.0, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 1.0)
 LOADS = (0.5, 1.0, 2.0, 4.0, 8.0)  # arrival rate, of the service rate without shedding
-LEAST_READY = 0.95
-BATCH_SECONDS, MOST_OVERTIME = 1.0, 0.25
-STRATEGIES = {
-    "considering, tuned": ("considering", None),
-    "considering, untuned": ("considering", 1.0),
-    "keep": ("keep", 1.0),
-    "none": ("none", 1.0),
-}
+BATCH_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -65,19 +62,35 @@ class Size:
     seconds: dict[str, float]  # of a measurement, by the clock; the warm-up takes as long
     burst: float
     ready: int  # tuples
+    tables: tuple[int, ...]  # rows of R in figure 6
 
 
 SIZES = {
-    "small": Size(200_000, {"this": 0.4, "2011": 4.0}, 3.0, 1_000_000),
-    "full": Size(2_000_000, {"this": 2.0, "2011": 120.0}, 30.0, 4_000_000),
+    "small": Size(
+        200_000,
+        {"this": 1.0, "cached": 0.7, "2011": 10.0},
+        3.0,
+        2_000_000,
+        (50_000, 100_000, 200_000),
+    ),
+    "full": Size(
+        2_000_000,
+        {"this": 2.0, "cached": 2.0, "2011": 60.0},
+        30.0,
+        4_000_000,
+        (500_000, 1_000_000, 2_000_000),
+    ),
 }
+
+
+PARTS = ("figure6", "2011", "this", "cached", "burst-2011", "burst", "ready", "batches")
 
 
 class Endless:
     """An endless Zipf(1) stream over all products, cut as asked."""
 
-    def __init__(self, data: EngineData) -> None:
-        self._batches = data.stream(1_000_000, 100_000)
+    def __init__(self, data: EngineData, scattered: bool = True) -> None:
+        self._batches = data.stream(1_000_000, 100_000, scattered=scattered)
         self._place = self._at = 0
 
     def __call__(self, most: int) -> pa.RecordBatch:
@@ -91,25 +104,55 @@ class Endless:
 class Bench:
     def __init__(self, size: Size, console: Console) -> None:
         self.size, self.console = size, console
-        self.data = EngineData(size.rows)
-        self.data.prepare(console.print, lmdb=False)
-        self.data.warm()
-        self.stream = Endless(self.data)
-        memory = self.data.nbytes // 10 + BUFFER
-        self.setting = Setting(self.data.master, "chybridjoin", memory, BUFFER, "none")
+        self.data = self._table(size.rows)
+        self.stream, self.clustered = Endless(self.data), Endless(self.data, scattered=False)
+        self.memory = self.data.nbytes // 10 + BUFFER
+        self.setting = Setting(self.data.master, "chybridjoin", self.memory, BUFFER, "none")
 
-    def rate(self, clock: str, setting: Setting, arrival: float) -> dict[str, Any]:
-        seconds = self.size.seconds[clock]
-        return service_rate(setting, CLOCKS[clock](), self.stream, arrival, seconds, seconds)
+    def _table(self, rows: int) -> EngineData:
+        data = EngineData(rows)
+        data.prepare(self.console.print, lmdb=False)
+        data.warm()
+        return data
+
+    def warm_up(self) -> None:
+        """Compile the kernels, which would otherwise count as the time of the first cells."""
+        for mode, rate in (("none", 1e12), ("considering", 1e6), ("keep", 1e6)):
+            setting = replace(self.setting, mode=mode)
+            service_rate(setting, CLOCKS["this"](), self.stream, rate, 0.0, 0.5)
+
+    def rate(
+        self, clock: str, setting: Setting, arrival: float, stream: Endless | None = None
+    ) -> dict[str, Any]:
+        seconds, stream = self.size.seconds[clock], stream or self.stream
+        return service_rate(setting, CLOCKS[clock](), stream, arrival, seconds, seconds)
+
+    def figure6(self) -> dict[str, Any]:
+        """Seconds of a tuple in the join, as the table grows and the memory stays."""
+        cells = []
+        for rows in self.size.tables:
+            data = self._table(rows)
+            for clock in ("2011", "this"):
+                seconds = self.size.seconds[clock]
+                for name in JOINS:
+                    setting = Setting(data.master, name, self.memory, BUFFER, "none")
+                    processing_time(setting, CLOCKS["this"](), Endless(data), 0.2)  # warms up
+                    found = processing_time(setting, CLOCKS[clock](), Endless(data), 2 * seconds)
+                    cells.append({"rows": rows, "clock": clock, "join": name, **found})
+        return {"cells": cells, "memory": self.memory}
 
     def figures(self, clock: str) -> dict[str, Any]:
         """Figures 7 and 8 on one disk."""
         none = self.rate(clock, self.setting, 1e12)["service"]
         positions = []
-        for position in POSITIONS:
-            setting = replace(self.setting, mode="considering", position=position)
-            positions.append({"position": position, **self.rate(clock, setting, 4 * none)})
-        best = max(positions, key=lambda cell: cell["service"])["position"]
+        for ranks, stream in (("scattered", self.stream), ("clustered", self.clustered)):
+            base = self.rate(clock, self.setting, 1e12, stream)["service"]
+            for position in POSITIONS:
+                setting = replace(self.setting, mode="considering", position=position)
+                cell = self.rate(clock, setting, 4 * base, stream)
+                positions.append({"ranks": ranks, "none": base, "position": position, **cell})
+        scattered = [cell for cell in positions if cell["ranks"] == "scattered"]
+        best = max(scattered, key=lambda cell: cell["service"])["position"]
         arrivals = []
         for name, (mode, position) in STRATEGIES.items():
             place = best if position is None else position
@@ -119,12 +162,13 @@ class Bench:
                 arrivals.append({"strategy": name, "load": load, **cell})
         return {"none": none, "best": best, "positions": positions, "arrivals": arrivals}
 
-    def burst(self) -> dict[str, Any]:
-        """Ten times the service rate for a while, on this disk."""
-        served = self.rate("this", self.setting, 1e12)["service"]
+    def burst(self, clock: str) -> dict[str, Any]:
+        """Ten times the service rate for a while."""
+        disk, warm_up = CLOCKS[clock](), 2 * self.size.seconds[clock]
+        served = service_rate(self.setting, disk, self.stream, 1e12, warm_up, warm_up)["service"]
         setting = replace(self.setting, mode="considering")
-        load, seconds = Load(setting, CLOCKS["this"](), self.stream), self.size.burst
-        calm, base = seconds / 3, served / 2
+        load, seconds = Load(setting, CLOCKS[clock](), self.stream), self.size.burst
+        calm, base = seconds / 6, served / 2
 
         def arrived(now: float) -> float:
             burst = min(max(0.0, now - calm), seconds)
@@ -137,8 +181,10 @@ class Bench:
             at_once = _at(samples, calm + seconds)["served"] - _at(samples, calm)["served"]
             for sample in load.catch_up():
                 resident = max(resident, _keep(samples, sample, load, seconds / 300))
+            _keep(samples, load.sample(), load, every=0.0)  # the end
             load.check()
             return {
+                "clock": clock,
                 "service": served,
                 "seconds": seconds,
                 "calm": calm,
@@ -222,102 +268,36 @@ def _at(samples: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
     return min(samples, key=lambda sample: abs(sample["seconds"] - seconds))
 
 
-def show(report: dict[str, Any], console: Console) -> None:
-    for clock, name in (("this", "this disk"), ("2011", "modelled disk of 2011")):
-        if clock not in report:
-            continue
-        found = report[clock]
-        none = found["none"]
-        rows = [
-            [f"{cell['position']:.2f}", f"{cell['service']:,.0f}", f"{cell['service'] / none:.2f}"]
-            for cell in found["positions"]
-        ]
-        heads = ["position", "tuples/s", "of the rate without shedding"]
-        Grid(heads, rows).show(console, f"look-up position, arrivals at 4 times the rate, {name}")
-        by_name = {(c["strategy"], c["load"]): c["service"] for c in found["arrivals"]}
-        rows = [
-            [strategy, *(f"{by_name[strategy, load]:,.0f}" for load in LOADS)]
-            for strategy in STRATEGIES
-        ]
-        heads = ["strategy", *(f"{load:g} x" for load in LOADS)]
-        title = f"service rate by arrival rate (1 x = {none:,.0f} tuples/s), {name}"
-        Grid(heads, rows).show(console, title)
-    if "burst" in report:
-        burst = report["burst"]
-        console.print(
-            f"burst of 10 x {burst['service']:,.0f} tuples/s for {burst['seconds']:g} s: "
-            f"{burst['served_in_burst'] / burst['arrived_in_burst']:.1%} served at once, caught up "
-            f"after {burst['caught_up_after']:.1f} s; peak memory {burst['peak_memory']:,} of "
-            f"{burst['budget']:,} bytes, the process grew by {burst['resident_growth']:,}"
-        )
-    if "ready" in report:
-        for kind, ratio in report["ready"]["ratios"].items():
-            console.print(f"cost of being ready, {kind}: {ratio:.3f} of the rate without")
-    if "batches" in report:
-        rows = [
-            [str(n), *(f"{one[name]:,.0f}" for name in ("rows", "served", "deferred")),
-             f"{one['deferred_oldest_seconds']:.1f}", f"{one['seconds']:.2f}"]
-            for n, one in enumerate(report["batches"]["batches"])
-        ]  # fmt: skip
-        heads = ["batch", "rows", "served", "deferred", "oldest (s)", "seconds"]
-        title = f"micro-batches with batch_time {report['batches']['batch_time']:g} s"
-        Grid(heads, rows).show(console, title)
-    for claim, is_met in verdicts(report).items():
-        console.print(f"{'PASS' if is_met else 'FAIL'}: {claim}")
-
-
-def verdicts(report: dict[str, Any]) -> dict[str, bool]:
-    """What was to be shown, and whether it was. Lost tuples end the benchmark with an error."""
-    found: dict[str, bool] = {}
-    if "burst" in report:
-        burst = report["burst"]
-        lost = burst["samples"][-1]["arrived"] - burst["samples"][-1]["served"]
-        found["memory stays within the budget during a burst"] = (
-            burst["peak_memory"] <= burst["budget"]
-        )
-        found["after the burst every tuple has been served, none was dropped"] = (
-            lost == 0 and burst["overload"]["dropped"] == 0
-        )
-    if "ready" in report:
-        for kind, ratio in report["ready"]["ratios"].items():
-            found[f"{kind}: at least {LEAST_READY} of the rate without"] = ratio >= LEAST_READY
-    if "batches" in report:
-        cell = report["batches"]
-        # The first two bring more rows than fit, which must be written; the last has few.
-        settled = [one["seconds"] for one in cell["batches"][BURSTS:-1]]
-        claim = f"batches that serve the backlog take at most {1 + MOST_OVERTIME:g} x batch_time"
-        limit = (1 + MOST_OVERTIME) * cell["batch_time"]
-        found[claim] = bool(settled) and median(settled) <= limit
-    return found
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--size", choices=SIZES, default="full")
-    parser.add_argument("--only", nargs="*", choices=["this", "2011", "burst", "ready", "batches"])
+    parser.add_argument("--only", nargs="*", choices=PARTS)
     parser.add_argument("--burst", type=float, help="seconds of the burst")
     options = parser.parse_args(arguments)
     console, size = Console(), SIZES[options.size]
     if options.burst is not None:
         size = replace(size, burst=options.burst)
     bench, has_passed = Bench(size, console), True
+    bench.warm_up()
     parts: dict[str, Any] = {
+        "figure6": bench.figure6,
         "2011": lambda: bench.figures("2011"),
         "this": lambda: bench.figures("this"),
-        "burst": bench.burst,
+        "cached": lambda: bench.figures("cached"),
+        "burst-2011": lambda: bench.burst("2011"),
+        "burst": lambda: bench.burst("this"),
         "ready": bench.ready,
         "batches": bench.batches,
     }
     for name, measure in parts.items():
         if options.only is None or name in options.only:
             began, described = time.perf_counter(), machine.describe()
-            report = {"size": options.size, "machine": described, name: measure()}
+            report: dict[str, Any] = {"size": options.size, "rows": size.rows, "machine": described}
+            report[name.partition("-")[0]] = measure()
             report["seconds"] = time.perf_counter() - began
             show(report, console)
             has_passed = has_passed and all(verdicts(report).values())
             save(report, RESULTS / f"shedding-{options.size}-{name}.json")
-            if name == "burst":
-                plot_burst(report["burst"], DOCS / "overload.png")
     return 0 if has_passed else 1
 
 

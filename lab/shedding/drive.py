@@ -54,7 +54,7 @@ class Load:
         with mock.patch.object(TupleFolder, "__init__", _with_files(clock.files)):
             self.run: Any = join.open(
                 setting.master, on="product_id", select=["price"], shedding=shedding,
-                buffer=setting.buffer, observer=clock, clock=clock,
+                buffer=setting.buffer, observer=clock, clock=clock, direct=clock.direct,
             )  # fmt: skip
         self._most = min(20_000, setting.buffer // TUPLE_BYTES // 10)  # tuples of a batch
         self.arrived = self.rows = 0
@@ -92,6 +92,9 @@ class Load:
             self.rows += sum(rows.num_rows for rows in self.run.step())
             yield self.sample()
 
+    def flush(self) -> None:
+        self.rows += sum(rows.num_rows for rows in self.run.flush())
+
     def check(self) -> None:
         """Every served tuple has come out once: all keys are in the table, and unique."""
         stats = self.run.stats
@@ -123,5 +126,31 @@ def service_rate(
             "hits": load.run.stats.front_stage_hits,
             "overload": asdict(load.run.overload),
         }
+    finally:
+        load.close()
+
+
+def processing_time(setting: Setting, clock: Any, stream: Any, seconds: float) -> dict[str, Any]:
+    """The mean time that a tuple spends in the join, from its admission to its result.
+
+    By Little's law: tuples in the window, averaged over time, by tuples served per second. The
+    first half of the time warms up.
+    """
+    load = Load(setting, clock, stream)
+    try:
+        first = last = load.sample()
+        held = 0.0
+        for sample in load.go(lambda now: 1e12 * now, seconds):
+            if sample.seconds < seconds / 2:
+                first = sample
+            else:
+                inside = load.run.stats.waiting - sample.buffered
+                held += inside * (sample.seconds - last.seconds)
+            last = sample
+        load.flush()  # MESHJOIN has returned rows of tuples that still wait
+        load.check()
+        spent = max(1e-9, last.seconds - first.seconds)
+        rate = (last.served - first.served) / spent
+        return {"service": rate, "seconds": held / spent / max(rate, 1e-9)}
     finally:
         load.close()

@@ -1,4 +1,4 @@
-"""The picture of a burst over time."""
+"""Pictures: a burst over time; figures 6 to 8 of 003."""
 
 from __future__ import annotations
 
@@ -36,6 +36,43 @@ def plot_burst(burst: dict[str, Any], path: Path) -> None:
         axis.axvspan(burst["calm"], burst["calm"] + burst["seconds"], color="tab:red", alpha=0.08)
         axis.legend(loc="upper right", frameon=False)
     figure.suptitle("A burst of ten times the service rate: shed, and served later")
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def plot_figures(reports: dict[str, dict[str, Any]], path: Path) -> None:
+    """Figures 6, 7 and 8 of 003: a column for each disk. ``reports`` by part."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    disks = {"2011": "a disk of 2011 (modelled)", "this": "this disk"}
+    figure, axes = plt.subplots(3, 2, figsize=(9, 9))
+    for column, (clock, title) in enumerate(disks.items()):
+        time, position, rate = axes[:, column]
+        cells = [c for c in reports["figure6"]["figure6"]["cells"] if c["clock"] == clock]
+        for join in dict.fromkeys(cell["join"] for cell in cells):
+            mine = [cell for cell in cells if cell["join"] == join]
+            time.plot([c["rows"] for c in mine], [c["seconds"] for c in mine], "o-", label=join)
+        time.set(title=title, xlabel="rows of R", ylabel="seconds in the join", yscale="log")
+        time.set_xticks(sorted({cell["rows"] for cell in cells}))
+        found = reports[clock][clock]
+        for ranks in ("scattered", "clustered"):
+            mine = [cell for cell in found["positions"] if cell["ranks"] == ranks]
+            places = [cell["position"] for cell in mine]
+            position.plot(places, [c["service"] for c in mine], "o-", label=f"{ranks} ranks")
+        position.set(xlabel="look-up position", ylabel="tuples/s")
+        position.set_ylim(0, 1.1 * position.get_ylim()[1])
+        for strategy in dict.fromkeys(cell["strategy"] for cell in found["arrivals"]):
+            mine = [cell for cell in found["arrivals"] if cell["strategy"] == strategy]
+            rate.plot(
+                [c["arrival"] for c in mine], [c["service"] for c in mine], "o-", label=strategy
+            )
+        rate.set(xlabel="tuples/s arriving", ylabel="tuples/s served", ylim=(0, None))
+    for axis in axes.flat:
+        axis.legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -9,9 +9,12 @@ import pytest
 
 from lab.bench_shedding import Endless
 from lab.engine_data import EngineData
+from lab.machine import describe
 from lab.shedding.clocks import BYTES_PER_SECOND, SEEK_SECONDS, Disk2011
-from lab.shedding.drive import Load, Setting, service_rate
+from lab.shedding.drive import Load, Setting, processing_time, service_rate
+from lab.shedding.page import main
 from lab.shedding.plot import plot_burst
+from lab.tables import save
 
 
 @pytest.fixture
@@ -56,3 +59,26 @@ def test_a_load_is_served_in_the_end_and_plotted(data: EngineData, tmp_path: Pat
     }
     plot_burst(burst, tmp_path / "burst.png")
     assert (tmp_path / "burst.png").stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_the_page_is_written_from_results(data: EngineData, tmp_path: Path) -> None:
+    setting = Setting(data.master, "hybridjoin", 700_000, 200_000, "none")
+    cells = [
+        {"rows": rows, "clock": clock, "join": "hybridjoin"}
+        | processing_time(setting, Disk2011(), Endless(data), 0.2)
+        for rows in (10, 20)
+        for clock in ("2011", "this")
+    ]
+    assert all(cell["seconds"] > 0 and cell["service"] > 0 for cell in cells)
+    report = {"rows": 20_000, "machine": describe(), "seconds": 1.0, "figure6": {"cells": cells}}
+    save(report, tmp_path / "shedding-small-figure6.json")
+    page = tmp_path / "page.md"
+    page.write_text("a <!-- shedding figure6 -->old<!-- end shedding figure6 --> b")
+    assert main(["--results", str(tmp_path), "--page", str(page)]) == 0
+    text = page.read_text()
+    assert text.startswith("a ")
+    assert text.endswith(" b")
+    assert "| hybridjoin | " in text
+    assert "old" not in text
+    assert main(["--results", str(tmp_path / "none"), "--page", str(page)]) == 1

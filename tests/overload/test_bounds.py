@@ -10,6 +10,7 @@ import pytest
 
 import naive
 import semistream as ss
+from disks import small_disk
 from harness import check_books
 from overload.kit import all_of, batch, crash, joined, shedding_run, table
 from overload.test_shedding_run import KEYS, burst, offer_all
@@ -133,6 +134,30 @@ def test_batches_with_different_dictionaries_in_one_file(tmp_path: Path) -> None
         for rows in run.flush():
             found += rows.select(["n", "k", "c"]).to_pylist()
     assert sorted(found, key=lambda row: row["n"]) == offered
+
+
+@pytest.mark.parametrize("mode", ["considering", "keep", "random"])
+def test_a_disk_that_is_full_to_the_last_byte(mode: str, tmp_path: Path) -> None:
+    batches, accepted, found, errors = burst(40, 200), [], [], 0
+    with (
+        small_disk(tmp_path / "disk", 1 << 20) as disk,
+        shedding_run(table(tmp_path, KEYS), disk.path / "shed", mode, "hybridjoin") as run,
+    ):
+        for i, one in enumerate(batches):
+            if i == 10:
+                disk.fill()
+            if i == 30:
+                disk.make_room()
+            try:
+                run.offer(one)
+                accepted.append(one)
+                found += all_of(run, run.step())
+            except ss.SemistreamError as error:
+                errors += "No space left" in str(error)
+            check_books(run)
+        assert errors
+        found += all_of(run, run.flush())
+    naive.same_rows(found, joined(accepted, KEYS, "inner"))
 
 
 class TestEstimates:

@@ -88,6 +88,34 @@ def test_a_run_estimates_the_full_join(tmp_path: Path) -> None:
     assert covered >= runs - 1
 
 
+@pytest.mark.slow
+def test_the_intervals_of_runs_cover_the_truth(tmp_path: Path) -> None:
+    """Overload comes and goes; a sum of values that vary from row to row."""
+    keys = range(0, 400, 2)
+    master, runs = table(tmp_path, keys), 150
+    covered = np.zeros(2)
+    for seed in range(runs):
+        chance = np.random.default_rng(1000 + seed)
+        batches = [batch(chance.integers(0, 400, 200).tolist(), i) for i in range(0, 6000, 200)]
+        options = {"rate": 0.3, "seed": seed, "sums": ["v"]}
+        with shedding_run(master, tmp_path / str(seed), "random", **options) as run:
+            for number, one in enumerate(batches):
+                run.offer(one)
+                if chance.random() < 0.3 or number in (8, 9, 10):
+                    for _ in run.step():
+                        pass
+            for _ in run.drain():
+                pass
+            guess = run.estimate()
+            assert guess.unseen > 300
+            truth = joined(batches, keys, "inner")
+            true = (len(truth), sum(row[2] for row in truth))
+            found = (guess.rows, guess.sums["v"])
+            covered += [one.low <= t <= one.high for one, t in zip(found, true, strict=True)]
+    noise = 3 * math.sqrt(0.05 * 0.95 / runs)
+    assert (covered / runs >= 0.95 - noise).all(), covered / runs
+
+
 def test_when_there_is_nothing_to_estimate(tmp_path: Path) -> None:
     master = table(tmp_path)
     with shedding_run(master, tmp_path / "a", "keep") as run:

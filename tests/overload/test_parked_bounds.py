@@ -10,8 +10,10 @@ from unittest import mock
 import pytest
 
 import semistream as ss
+from harness import check_books
 from overload.kit import all_of, batch, crash, master_rows, numbers, table
 from overload.test_parking import FakeClock, parking_run
+from semistream.master.files import Files
 
 
 @pytest.mark.parametrize("sheds", [False, True])
@@ -36,6 +38,29 @@ def test_steps_bring_tuples_back_within_the_budget(sheds: bool, tmp_path: Path) 
         assert most <= 20_000
         found += all_of(run, run.flush())
     assert numbers(found) == list(range(1000, 9_000))
+
+
+@pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
+def test_a_full_disk_loses_no_row_that_is_ready(algorithm: str, tmp_path: Path) -> None:
+    """Rows that match come with tuples that must be parked, and cannot."""
+    found, errors, count = [], 0, 0
+    master = table(tmp_path, range(0, 400, 2))
+    with parking_run(master, tmp_path, buffer=2_000, algorithm=algorithm) as run:
+        for start in range(0, 4_000, 200):
+            full = OSError(errno.ENOSPC, "full") if start % 800 else None
+            with mock.patch.object(Files, "sync", side_effect=full):
+                try:
+                    for rows in run.push(batch([i % 400 for i in range(200)], start)):
+                        found += [row["n"] for row in rows.to_pylist()]
+                except ss.SemistreamError:
+                    errors += 1
+            check_books(run)
+        for rows in run.flush():
+            found += [row["n"] for row in rows.to_pylist()]
+        count = run.parked
+    assert errors
+    assert sorted(found) == list(range(0, 4_000, 2))
+    assert count == 2_000
 
 
 class TestDeadLetters:

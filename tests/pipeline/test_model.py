@@ -147,7 +147,12 @@ def test_a_good_file(write: Any) -> None:
         ("using: chybridjoin", "dead_letter: {{output: csv, path: x}}", 21, "output: 'csv'"),
         ("using: chybridjoin", "batch_time: soon", 21, "batch_time: 'soon'"),
         ("using: chybridjoin", "batch_time: 0s", 21, "batch_time: '0s': .*above zero"),
-        ("using: chybridjoin", "batch_time: 5s", 1, "batch_time and parking need .*no steps"),
+        (
+            "  - where: amount > 0",
+            "  - deduplicate: {{key: sale_id}}\nbatch_time: 5s",
+            1,
+            "batch_time and parking need .*no deduplicate",
+        ),
         ("using: chybridjoin", "parking: {{path: x, max_rows: 0}}", 21, "max_rows: '0'"),
         ("using: chybridjoin", "parking: {{path: x, max_age: old}}", 21, "max_age: 'old'"),
         (

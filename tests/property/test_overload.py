@@ -1,4 +1,5 @@
-"""Bursts, pauses, shedding, return, parking, table changes and crashes in any order.
+"""Bursts, pauses, shedding, return, parking, table changes, full disks, restarts and crashes in any
+order.
 
 Every tuple is joined with one version of the table that was published since it was offered; with
 parking, with one that has its key. After a crash the caller does what a checkpoint is for: it drops
@@ -7,6 +8,8 @@ the rows since the checkpoint and offers the tuples since then again.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import tempfile
 from collections import defaultdict
 from pathlib import Path
@@ -21,6 +24,7 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
+    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -29,9 +33,10 @@ import naive
 import semistream as ss
 from harness import build, check_books, soon, watched
 from overload.kit import MASTER, STREAM, crash
+from semistream.master.files import Files
 
 KEYS = st.integers(0, 60)
-MODES = st.sampled_from(["considering", "keep", "random"])
+MODES = st.sampled_from(["considering", "keep", "random", "off"])
 
 
 class Overloaded(RuleBasedStateMachine):
@@ -70,8 +75,9 @@ class Overloaded(RuleBasedStateMachine):
             mode = "keep"
         self.options: dict[str, Any] = {}
         if self.sheds:
+            store = None if mode == "off" else path / "shed"
             shedding = ss.Shedding(
-                mode, store=path / "shed", position=position, recover=recover, seed=1, rate=0.5
+                mode, store=store, position=position, recover=recover, seed=1, rate=0.5
             )
             self.options |= {"shedding": shedding, "buffer": 12_000}
         if self.parks:
@@ -100,14 +106,19 @@ class Overloaded(RuleBasedStateMachine):
             self.offer(self.offered[-1])
 
     def offer(self, batch: pa.RecordBatch) -> None:
+        self.note(batch)
+        if self.sheds:
+            while not self.run.offer(batch):
+                assert self.run.options.mode == "off"
+                self.take(self.run.step())
+        else:
+            self.take(self.run.push(batch))
+
+    def note(self, batch: pa.RecordBatch) -> None:
         for n, key in zip(*batch.to_pydict().values(), strict=True):
             self.keys[n] = key
             if not self.is_repeated or n not in self.since:
                 self.since[n] = len(self.versions) - 1
-        if self.sheds:
-            assert self.run.offer(batch)
-        else:
-            self.take(self.run.push(batch))
 
     @rule(steps=st.integers(1, 4))
     def serve(self, steps: int) -> None:
@@ -119,6 +130,24 @@ class Overloaded(RuleBasedStateMachine):
         for rows in self.run.step():
             self.found += naive.rows_of([rows])
             break
+
+    @precondition(lambda self: self.sheds)
+    @rule(keys=st.lists(KEYS | st.none(), min_size=1, max_size=120), times=st.integers(1, 5))
+    def full_disk(self, keys: list[int | None], times: int) -> None:
+        """No file can be written for a while: a batch is accepted, or an error says that not."""
+        with mock.patch.object(Files, "sync", side_effect=OSError(errno.ENOSPC, "full")):
+            for _ in range(times):
+                first = sum(batch.num_rows for batch in self.offered)
+                rows = [{"n": first + i, "k": key} for i, key in enumerate(keys)]
+                batch = pa.RecordBatch.from_pylist(rows, STREAM)
+                with contextlib.suppress(ss.SemistreamError):
+                    if self.run.offer(batch):
+                        self.offered.append(batch)
+                        self.note(batch)
+                with contextlib.suppress(ss.SemistreamError):
+                    for rows_out in self.run.step():
+                        self.found += naive.rows_of([rows_out])
+                check_books(self.run)
 
     @rule()
     def flush(self) -> None:
@@ -134,6 +163,13 @@ class Overloaded(RuleBasedStateMachine):
         self.take(self.run.checkpoint())
         assert self.run.stats.waiting == 0
         self.kept = len(self.found), len(self.offered)
+
+    @rule()
+    def restart(self) -> None:
+        """The process ends in good order: no tuple is served twice."""
+        self.checkpoint()
+        self.run.close()
+        self.open()
 
     @rule()
     def crash(self) -> None:

@@ -157,3 +157,22 @@ dead_letter: {{path: {folder}/dead}}
     naive.same_rows(naive.rows_of([pq.read_table(folder / "out")]), matched)
     unmatched = naive.join(sales(600), products(), "product_id", "left_anti")
     assert pq.read_table(folder / "dead").num_rows == len(unmatched) - 20
+
+
+@pytest.mark.slow
+def test_steps_of_a_pipeline_with_rows_that_wait(spark: Any, folder: Path) -> None:
+    more = STEPS.format(folder=folder) + f"batch_time: 1ms\nparking: {{path: {folder}/parked}}\n"
+    feed(folder / "in", sales(300, start=300))
+    small = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(small)
+    spark.conf.set(small, "30")
+    try:
+        plan = run(spark, folder, more)
+    finally:
+        spark.conf.set(small, before)
+    assert "4 from Spark to Python" in plan
+    assert 0 < pq.read_table(folder / "out").num_rows < len(expected(600))
+    pipeline, document = load(folder / "pipeline.yaml")
+    masters = check(pipeline, document)
+    assert at_work.drain_pipeline(pipeline, masters, spark)["deferred"] == 0
+    naive.same_rows(naive.rows_of([pq.read_table(folder / "out")]), expected(600))

@@ -12,6 +12,8 @@ import pytest
 
 import naive
 import semistream as ss
+from disks import small_disk
+from semistream.overload.backlog import Backlog
 from semistream.spark.listener import Metrics
 from semistream.spark.sink import write_each_batch
 from semistream.spark.waiting import drain
@@ -50,16 +52,23 @@ class Warehouse:
         self.options: dict[str, Any] = {"output": kind, "memory": MEMORY, **place}
         self.lookups: Any = ss.Lookup(str(folder / "products"), on="product_id")
         self.waits: dict[str, Any] = {}
+        self.steps: Any = None
+
+    @property
+    def stream(self) -> Any:
+        return stream_of(self.spark, self.folder / "in").repartition(2)
 
     def run(self, clock: Any = None) -> None:
-        stream = stream_of(self.spark, self.folder / "in").repartition(2)
         waits = dict(self.waits) if clock is None else {**self.waits, "clock": clock}
-        writer = write_each_batch(stream, self.lookups, **self.options, **waits)
+        waits["steps"] = self.steps
+        writer = write_each_batch(self.stream, self.lookups, **self.options, **waits)
         writer = writer.option("checkpointLocation", str(self.folder / "checkpoint"))
         writer.trigger(availableNow=True).start().awaitTermination()
 
     def drain(self) -> dict[str, float]:
         kept = {n: v for n, v in self.waits.items() if n not in ("batch_time", "unmatched")}
+        if self.steps is not None:
+            kept |= {"steps": self.steps, "stream": self.stream}
         return drain(self.folder / "checkpoint", self.lookups, **self.options, **kept)
 
     def rows(self) -> naive.Rows:
@@ -76,6 +85,12 @@ class Warehouse:
         return sorted(found, key=lambda row: row["sale_id"])
 
 
+LONG = (pytest.mark.slow, pytest.mark.long)
+FURTHER = [
+    pytest.param("parquet", marks=pytest.mark.slow),
+    pytest.param("delta", marks=LONG),
+    pytest.param("postgresql", marks=LONG),
+]
 KINDS = [
     "parquet",
     pytest.param("delta", marks=pytest.mark.slow),
@@ -175,3 +190,84 @@ def test_rows_that_were_parked_for_too_long(warehouse: Warehouse, tmp_path: Path
     warehouse.waits["parking"] = ss.Parking(tmp_path / "parked", max_age="0s")
     assert warehouse.drain()["parked"] == 0
     assert {row["sale_id"] for row in warehouse.dead()} == {row[0] for row in unmatched}
+
+
+@pytest.mark.parametrize("warehouse", FURTHER, indirect=True)
+def test_a_full_disk_while_rows_are_deferred(warehouse: Warehouse, tmp_path: Path) -> None:
+    master(tmp_path / "products")
+    feed(tmp_path / "in", sales(200))
+    warehouse.waits = {"batch_time": "3s"}
+    with small_disk(tmp_path / "disk") as disk:
+        warehouse.options["backlog"] = str(disk.path / "waiting")
+        warehouse.run(clocks.Ticking())
+        before = warehouse.rows()
+        feed(tmp_path / "in", sales(200, start=200))
+        disk.fill()
+        with pytest.raises(Exception, match="cannot be written"):
+            warehouse.run(clocks.Ticking())
+        naive.same_rows(warehouse.rows(), before)
+        disk.make_room()
+        warehouse.run(clocks.Ticking())
+        assert warehouse.drain()["deferred"] == 0
+    naive.same_rows(warehouse.rows(), naive.join(sales(400), products(), "product_id"))
+
+
+@pytest.mark.parametrize("warehouse", FURTHER, indirect=True)
+def test_steps_between_the_look_ups_and_the_sink(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are deferred and parked before the steps, and pass them when they are served; a driver
+    that dies between the two commits changes nothing."""
+    early = products(stride=4)
+    table = master(tmp_path / "products", early)
+    for i in range(2):
+        feed(tmp_path / "in", sales(200, start=200 * i))
+    parking = ss.Parking(tmp_path / "waiting")
+    warehouse.waits = {"batch_time": "4s", "unmatched": "park", "parking": parking}
+    warehouse.steps = lambda rows: rows.selectExpr(
+        "product_id", "sale_id", "price * 2 as twice", "name"
+    ).where("sale_id % 7 <> 0")
+
+    def expected(rows: int, of: pa.Table) -> naive.Rows:
+        found = naive.join(sales(rows), of, "product_id", select=["price", "name"])
+        return [(k, n, 2 * price, name) for n, k, _, price, name in found if n % 7]
+
+    warehouse.run(clocks.Ticking())
+    assert 0 < len(warehouse.rows()) < len(expected(400, early))
+    assert not set(warehouse.rows()) - set(expected(400, early))
+    late = products().filter(~pa.compute.field("product_id").isin(early["product_id"]))
+    table.upsert(late)
+    feed(tmp_path / "in", sales(200, start=400))
+    before, publish = warehouse.rows(), Backlog.publish
+    with monkeypatch.context() as patch:
+
+        def dies(*arguments: Any) -> Any:
+            publish(*arguments)
+            raise OSError("the driver dies here")
+
+        patch.setattr(Backlog, "publish", dies)
+        with pytest.raises(Exception, match="dies here"):
+            warehouse.run(clocks.Ticking())
+    naive.same_rows(warehouse.rows(), before)
+    warehouse.run(clocks.Ticking())
+    assert warehouse.drain()["deferred"] == 0
+    naive.same_rows(warehouse.rows(), expected(600, pa.concat_tables([early, late])))
+    assert list((tmp_path / "waiting").rglob("*.note")) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (lambda rows: rows.groupBy("product_id").count(), "each row by itself"),
+        (lambda rows: rows.dropDuplicates(["sale_id"]), "each row by itself"),
+        (lambda rows: rows.selectExpr("row_number() over (order by price)"), "each row by itself"),
+        (lambda rows: rows.where("1 = 0"), "drop every row"),
+    ],
+)
+def test_steps_that_need_other_rows(
+    steps: Any, says: str, warehouse: Warehouse, tmp_path: Path
+) -> None:
+    master(tmp_path / "products")
+    warehouse.waits, warehouse.steps = {"batch_time": "4s"}, steps
+    with pytest.raises(ss.ConfigError, match=says):
+        warehouse.run()

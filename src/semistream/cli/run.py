@@ -78,7 +78,7 @@ def run_pipeline(
                 query = start(session, pipeline, masters, once)
             rows = watch(query, metrics, show, following.check)
             if pipeline.waits and (once or pipeline.trigger == "once"):
-                drain_pipeline(pipeline, masters)  # no later batch would serve them
+                drain_pipeline(pipeline, masters, session)  # no later batch would serve them
             return rows
     except SemistreamError as error:
         raise type(error)(document.redact(str(error))) from None

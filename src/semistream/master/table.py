@@ -17,11 +17,11 @@ from semistream.master.codes import KeyCodes
 from semistream.master.index import PageIndex
 from semistream.master.logical_pages import LogicalPages
 from semistream.master.manifest import Manifest, SyncInfo
+from semistream.master.mapped_reader import check_mapped, reader_kind
 from semistream.master.merge import merge_by_code
 from semistream.master.newest import NewestVersion, open_version
 from semistream.master.pages import PageReader
 from semistream.master.progress import Progress
-from semistream.master.mapped_reader import check_mapped, reader_kind
 from semistream.master.store import LocalStore
 from semistream.memory import PAGE_BYTES
 

@@ -32,7 +32,7 @@ from semistream.sinks.files import check_complete
 # A deferred file is served as a whole, so this is how finely a batch's time is divided.
 FILE_ROWS = 1 << 16
 FILE_BYTES = 16 << 20
-_ROWS, _STATE, _DRAFT, _LOCK = ".arrow", ".state", ".draft", "lock"
+_ROWS, _STATE, _DRAFT, _NOTE, _LOCK = ".arrow", ".state", ".draft", ".note", "lock"
 
 
 class Backlog:
@@ -118,6 +118,10 @@ class Backlog:
         """The stream's columns, as they were when the rows were written."""
         return pa.schema(list(self.read(file)[0].schema)[: file.columns])
 
+    def note(self, base: int, name: str) -> Path:
+        """A file in which one function of a task tells another what it did."""
+        return self.folder / f"{base:012d}-{name}{_NOTE}"
+
     # -- states: read and published by the driver ------------------------------------------
 
     def state(self, mark: Mark | None) -> State:
@@ -169,7 +173,7 @@ class Backlog:
             for name in names(self.disk, self.folder):
                 stem, _, kind = name.partition(".")
                 number = stem.partition("-")[0]
-                is_ours = number.isdigit() and f".{kind}" in (_ROWS, _STATE, _DRAFT)
+                is_ours = number.isdigit() and f".{kind}" in (_ROWS, _STATE, _DRAFT, _NOTE)
                 if is_ours and int(number) < state.number and name not in state.names:
                     remove(self.disk, self.folder / name)
 

@@ -182,9 +182,13 @@ class ParkingRun(WrappedRun):
         self._acknowledge()
 
     def _parking(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in rows:
+        """Write what was gathered before more rows are taken: if it raises, none is at hand."""
+        while True:
             if self._gathered_bytes >= self._most_bytes:
                 self._write()
+            batch = next(rows, None)
+            if batch is None:
+                return
             if batch.num_rows:
                 yield batch
 

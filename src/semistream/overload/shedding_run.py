@@ -29,17 +29,16 @@ Differences from the paper
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.errors import ConfigError
 from semistream.memory import format_size
 from semistream.overload.options import Shedding
+from semistream.overload.outbox import Outbox, OverloadStats, compact
 from semistream.overload.sample import Estimate, Sample
-from semistream.overload.shed_store import ShedStore, StoreFullError
+from semistream.overload.shed_store import ShedStore
 from semistream.overload.stream_buffer import Pace, StreamBuffer, overload
 from semistream.overload.wrapped_run import WrappedRun
 
@@ -49,19 +48,6 @@ _FILE_SHARE = 4
 _KEPT_FILES = 64  # served tuples stay in up to so many files on disk before all in memory is served
 _CALM = 8  # iterations without overload before tuples return; else they cause the next one
 _FIRST_RETURN = 1 << 16  # tuples returned at once before the pace is known
-
-
-@dataclass
-class OverloadStats:
-    """Counters of load shedding since the run was opened."""
-
-    shed: int = 0  # tuples written to the store
-    upfront: int = 0  # of these, the ones that found the buffer full
-    returned: int = 0
-    dropped: int = 0
-    recovered: int = 0  # tuples that the store had when the run was opened
-    overloads: int = 0  # iterations that began overloaded
-    peak_buffer: int = 0  # bytes
 
 
 class SheddingRun(WrappedRun):
@@ -79,9 +65,7 @@ class SheddingRun(WrappedRun):
         self._room = buffer - 2 * self._file_bytes  # for batches that wait to be taken in
         self._buffer = StreamBuffer()
         self._pace = Pace()
-        self._outbox: list[pa.RecordBatch] = []
         self._queued: Iterator[pa.RecordBatch] | None = None  # rows of the batch accepted last
-        self._outbox_rows = self._outbox_bytes = 0
         self._finished = True  # the caller has all rows of the last call
         self._calm = _CALM  # iterations since the last overload
         self.holds_back: Callable[[], bool] = lambda: False  # served tuples, only in memory
@@ -90,12 +74,12 @@ class SheddingRun(WrappedRun):
         self._released = 0  # tuples that shedding took out of the window
         _, self._intake, _, self._policy = inner.parts
         self._sample = Sample(options) if options.mode == "random" else None
+        drops = options.when_full == "drop"
+        self._outbox = Outbox(store, self._without_groups, drops, self.overload)
         if store is not None and store.tuples:
             self.overload.recovered = store.tuples
             self.stats.tuples_in += store.tuples
             self.stats.shed += store.tuples
-
-    # -- public interface ------------------------------------------------------------------
 
     def offer(self, batch: pa.RecordBatch) -> bool:
         """Accept a batch without serving anything; tuples that find no room are shed.
@@ -106,7 +90,7 @@ class SheddingRun(WrappedRun):
         """
         if not isinstance(batch, pa.RecordBatch):
             self.inner.check(batch)
-        batch = self._with_groups(batch, -1)
+        batch = self._with_groups(batch)
         if self._sample is not None and self.is_overloaded:
             return self._offer_sample(self._sample, batch)
         return self._accept(batch)
@@ -195,22 +179,25 @@ class SheddingRun(WrappedRun):
         schema = self.inner.schema
         return schema if schema is None or self._sample is None else self._sample.schema(schema)
 
+    @property
+    def _outbox_rows(self) -> int:
+        return self._outbox.rows
+
     def _own_memory(self) -> dict[str, int]:
         self._buffer.consumed_to(self.buffered)
-        return {"stream buffer": self._buffer.nbytes + self._outbox_bytes}
+        return {"stream buffer": self._buffer.nbytes + self._outbox.nbytes}
 
     # -- arriving --------------------------------------------------------------------------
 
     def _accept(self, batch: pa.RecordBatch) -> bool:
         """Into the buffer, or if that is full into the store."""
-        batch = _compact(batch)
+        batch = compact(batch)
         if not batch.num_rows or self._has_room(batch.nbytes):
             self._queued = self.inner.push(batch)  # ``offer`` leaves it alone: it only queues
             self._buffer.add(batch.num_rows, batch.nbytes, offered=True)
             if batch.num_rows:
                 self._tuple_bytes = max(1.0, batch.nbytes / batch.num_rows)
-            used = self._buffer.nbytes + self._outbox_bytes
-            self.overload.peak_buffer = max(self.overload.peak_buffer, used)
+            self._note_peak()
             return True
         self.inner.check(batch)
         self._queued = None
@@ -228,10 +215,10 @@ class SheddingRun(WrappedRun):
 
     def _shed_new(self, batch: pa.RecordBatch) -> None:
         """Shed tuples that have just arrived. If it raises, they were not accepted."""
-        if self._outbox_bytes + batch.nbytes > self._file_bytes:
+        if self._outbox.nbytes + batch.nbytes > self._file_bytes:
             self._write_outbox()
         if batch.nbytes > self._file_bytes:
-            self._write([batch])
+            self._outbox.write_through([batch])
             self.stats.shed += batch.num_rows
         else:
             self._add_to_outbox(batch)
@@ -251,8 +238,8 @@ class SheddingRun(WrappedRun):
         sample.kept(kept)
         return self._accept(kept)
 
-    def _with_groups(self, batch: pa.RecordBatch, group: int) -> pa.RecordBatch:
-        return batch if self._sample is None else self._sample.marked(batch, group)
+    def _with_groups(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return batch if self._sample is None else self._sample.marked(batch, -1)
 
     # -- serving ---------------------------------------------------------------------------
 
@@ -285,7 +272,7 @@ class SheddingRun(WrappedRun):
 
     def _checkpoint(self) -> Iterator[pa.RecordBatch]:
         buffered, store = self.buffered, self._store
-        needed = self._buffer.nbytes + self._outbox_bytes
+        needed = self._buffer.nbytes + self._outbox.nbytes
         # A sampled tuple that is shed would leave the sample, so these are served.
         if store is not None and self._sample is None and store.has_room(needed):
             self._withdraw(buffered)
@@ -348,7 +335,7 @@ class SheddingRun(WrappedRun):
             return
         portion = max(1, int(0.75 * self._file_bytes / max(1.0, self._tuple_bytes)))
         while excess > 0:
-            if self._outbox_bytes >= self._file_bytes:
+            if self._outbox.nbytes >= self._file_bytes:
                 self._write_outbox()
             batch = self._policy.release(min(excess, portion))
             if batch is None:
@@ -362,34 +349,20 @@ class SheddingRun(WrappedRun):
         batches = self._intake.withdraw(excess)
         self._buffer.withdraw(sum(batch.num_rows for batch in batches))
         for batch in batches:
-            self._add_to_outbox(_compact(batch))
-        if self._outbox_bytes >= self._file_bytes:
+            self._add_to_outbox(compact(batch))
+        if self._outbox.nbytes >= self._file_bytes:
             self._write_outbox()
 
     def _add_to_outbox(self, batch: pa.RecordBatch) -> None:
-        self._outbox.append(batch)
-        self._outbox_rows += batch.num_rows
-        self._outbox_bytes += batch.nbytes
-        used = self._buffer.nbytes + self._outbox_bytes
-        self.overload.peak_buffer = max(self.overload.peak_buffer, used)
+        self._outbox.add(batch)
+        self._note_peak()
 
     def _write_outbox(self) -> None:
-        if self._outbox_rows:
-            self._write(self._outbox)
-            self.stats.shed += self._outbox_rows
-            self._outbox, self._outbox_rows, self._outbox_bytes = [], 0, 0
+        self.stats.shed += self._outbox.write()
 
-    def _write(self, batches: list[pa.RecordBatch]) -> None:
-        assert self._store is not None
-        rows = sum(batch.num_rows for batch in batches)
-        try:
-            self._store.append([self._without_groups(batch) for batch in batches])
-        except StoreFullError:
-            if self.options.when_full == "raise":
-                raise
-            self.overload.dropped += rows
-        else:
-            self.overload.shed += rows
+    def _note_peak(self) -> None:
+        peak = max(self.overload.peak_buffer, self._buffer.nbytes + self._outbox.nbytes)
+        self.overload.peak_buffer = peak
 
     def _without_groups(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch if self._sample is None else self._sample.unmarked(batch)
@@ -408,7 +381,7 @@ class SheddingRun(WrappedRun):
             batch = self._fitting(batch)
             if not batch.num_rows:
                 return
-            self.requeue(self._with_groups(batch, -1))
+            self.requeue(self._with_groups(batch))
             store.take(batch.num_rows)
             self.stats.shed -= batch.num_rows
             self.overload.returned += batch.num_rows
@@ -423,17 +396,4 @@ class SheddingRun(WrappedRun):
         return batch.slice(0, max(rows, 0 if self._buffer.rows else 1))
 
     def _requeue_outbox(self) -> None:
-        """Tuples that were about to be shed are taken in again."""
-        while self._outbox:
-            batch = self._outbox[0]
-            self.requeue(self._with_groups(self._without_groups(batch), -1))
-            del self._outbox[0]
-            self._outbox_rows -= batch.num_rows
-            self._outbox_bytes -= batch.nbytes
-
-
-def _compact(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A copy, if the batch is a small part of a larger allocation that it would keep alive."""
-    if batch.get_total_buffer_size() <= 2 * batch.nbytes + 4096:
-        return batch
-    return batch.take(pa.array(np.arange(batch.num_rows)))
+        self._outbox.return_to(lambda batch: self.requeue(self._with_groups(batch)))

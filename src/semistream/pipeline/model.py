@@ -385,8 +385,8 @@ class Pipeline(Part):
             raise ValueError("deferred_topic needs batch_time")
         if not self.waits:
             return self
-        if self.sink.output == "spark" or self.steps:
-            raise ValueError("batch_time and parking need a semistream sink, and no steps")
+        if self.sink.output == "spark" or any(step.deduplicate for step in self.steps):
+            raise ValueError("batch_time and parking need a semistream sink, and no deduplicate")
         if parking is None:
             if dead is not None:
                 raise ValueError("batch_time with dead_letter needs parking: {path: ...}")

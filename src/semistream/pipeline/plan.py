@@ -17,7 +17,8 @@ def transfers(pipeline: Pipeline) -> int:
     if pipeline.sink.output == "spark":
         return joins
     if pipeline.waits:
-        return 1
+        joins += not pipeline.lookups  # rows are deferred in the same transfer
+        return joins + 1 if pipeline.steps else 1
     return joins + 1 if pipeline.steps or pipeline.dead_letter else 1
 
 

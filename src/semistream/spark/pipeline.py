@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,6 +21,7 @@ from semistream.sinks import open_sink
 from semistream.spark import steps
 from semistream.spark.enrich import Lookup, enrich
 from semistream.spark.foreach import ForeachBatch
+from semistream.spark.session import open_session
 from semistream.spark.sink import to_warehouse, write_each_batch
 from semistream.spark.waiting import drain
 
@@ -53,6 +54,7 @@ def _writer(pipeline: Pipeline, df: DataFrame, masters: Sequence[Any]) -> Any:
             lookups,
             output=sink.output,
             unmatched=unmatched,
+            steps=_steps(pipeline, granted),
             **waiting,
             **join,
             **_place(pipeline),
@@ -99,16 +101,30 @@ def waiting_options_of(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def drain_pipeline(pipeline: Pipeline, masters: Sequence[Any]) -> dict[str, float]:
-    """Serve the rows that wait, while the query is stopped; returns what still waits."""
+def drain_pipeline(
+    pipeline: Pipeline, masters: Sequence[Any], spark: SparkSession | None = None
+) -> dict[str, float]:
+    """Serve the rows that wait, while the query is stopped; returns what still waits.
+
+    Steps are Spark's work: without a session, one is opened for them.
+    """
     if not pipeline.waits:
         raise ConfigError("no row of this pipeline waits: it has neither batch_time nor parking")
+    if pipeline.steps and spark is None:
+        spark = open_session(pipeline)
+        try:
+            return drain_pipeline(pipeline, masters, spark)
+        finally:
+            spark.stop()
+    granted = grants(pipeline, masters)
     return drain(
         pipeline.checkpoint,
         _lookups(pipeline, masters),
         output=pipeline.sink.output,
-        memory=grants(pipeline, masters).lookups,
+        memory=granted.lookups,
         using=pipeline.using,
+        stream=read_source(spark, pipeline.source) if spark and pipeline.steps else None,
+        steps=_steps(pipeline, granted),
         **waiting_options_of(pipeline),
         **_place(pipeline),
     )
@@ -121,6 +137,10 @@ def _place(pipeline: Pipeline) -> dict[str, Any]:
         return {**names, "patience": sink.patience}
     path = os.path.abspath(str(sink.path))
     return {"path": path, "compression": sink.compression, "durable": sink.durable}
+
+
+def _steps(pipeline: Pipeline, granted: Grants) -> Callable[[DataFrame], DataFrame] | None:
+    return (lambda rows: apply(pipeline, granted, rows)) if pipeline.steps else None
 
 
 def apply(pipeline: Pipeline, granted: Grants, df: DataFrame) -> DataFrame:

@@ -128,24 +128,33 @@ def to_warehouse(
     if any(value is not None for value in waiting.values()) or not has(SINK):
         return write_each_batch(df, lookups, **waiting, **options)
     register(df.sparkSession)
-    texts, _ = _checked(df, lookups, **options)
+    texts, plan, joined = _checked(df, lookups, **options)
+    plan.sink.check(joined)
     return df.writeStream.format(FORMAT).options(**texts)
 
 
 def write_each_batch(
-    df: DataFrame, lookups: Sequence[Lookup] | Lookup = (), **options: Any
+    df: DataFrame,
+    lookups: Sequence[Lookup] | Lookup = (),
+    *,
+    steps: Callable[[DataFrame], DataFrame] | None = None,
+    **options: Any,
 ) -> DataStreamWriter:
     """:func:`to_warehouse` by ``foreachBatch``, with the same options: the same rows in the same
     transfer to Python, and the same ledger, so that a query may be restarted with either.
 
     The driver commits by itself, where Spark would start four further Python processes to look
     up, plan, create and commit a data source: seconds of the first batch.
+
+    With ``batch_time`` or ``parking``, Spark applies ``steps`` to joined rows before they are
+    written; each must work on a row by itself. Otherwise use :func:`enrich` first.
     """
     from semistream.spark.foreach import ForeachBatch
     from semistream.spark.waiting import WaitingBatch, split_options, waiting_options
+    from semistream.spark.waiting_steps import check_steps
 
     about_waiting, about_sink = split_options(options)
-    texts, plan = _checked(df, lookups, **about_sink)
+    texts, plan, joined = _checked(df, lookups, **about_sink)
     session = df.sparkSession
     writer = WarehouseWriter(texts, task_metrics(session), task_slots(session))
     waiting = waiting_options(plan, **about_waiting)
@@ -154,7 +163,14 @@ def write_each_batch(
             raise ConfigError(
                 "batch_time and parking need a classic session: the driver plans which rows wait"
             )
-        return df.writeStream.foreachBatch(WaitingBatch(writer, plan, waiting))
+        if steps is None:
+            plan.sink.check(joined)
+            return df.writeStream.foreachBatch(WaitingBatch(writer, plan, waiting))
+        checked = check_steps(df, plan, steps)
+        return df.writeStream.foreachBatch(WaitingBatch(writer, plan, waiting, checked))
+    if steps is not None:
+        raise ConfigError("steps need batch_time or parking; otherwise use ss.enrich before")
+    plan.sink.check(joined)
     return df.writeStream.foreachBatch(
         ForeachBatch((plan.sink, lambda part: part), join=writer.join)
     )
@@ -162,8 +178,8 @@ def write_each_batch(
 
 def _checked(
     df: DataFrame, lookups: Sequence[Lookup] | Lookup, **options: Any
-) -> tuple[dict[str, str], SinkPlan]:
-    """The options of the sink, after everything that can be checked early."""
+) -> tuple[dict[str, str], SinkPlan, pa.Schema]:
+    """The options of the sink and the joined columns, after what can be checked early."""
     from semistream.spark.schema import stream_schema
 
     check_worker_python(df.sparkSession)
@@ -172,8 +188,7 @@ def _checked(
     plan = plan_of(texts)
     _check_key_collations(plan, df.schema)
     _, joined, _ = bind(plan, stream_schema(df.schema, df.sparkSession))
-    plan.sink.check(joined)
-    return texts, plan
+    return texts, plan, joined
 
 
 def bind(

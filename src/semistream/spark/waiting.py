@@ -33,6 +33,7 @@ from semistream.spark.batch_version import MicroBatch
 from semistream.spark.foreach import batch_of, collect_staged, done, staged_row
 from semistream.spark.metrics import note_waiting
 from semistream.spark.sink_options import SinkPlan
+from semistream.spark.waiting_steps import Steps, check_steps, no_rows
 
 if TYPE_CHECKING:
     from semistream.spark.sink import WarehouseWriter
@@ -138,10 +139,17 @@ def _check_parking(plan: SinkPlan, parking: Parking, dead_letters: Any) -> None:
 class WaitingBatch:
     """A function for ``foreachBatch``: joins, writes and commits with rows that wait."""
 
-    def __init__(self, writer: WarehouseWriter, plan: SinkPlan, options: Waiting) -> None:
+    def __init__(
+        self,
+        writer: WarehouseWriter,
+        plan: SinkPlan,
+        options: Waiting,
+        steps: Steps | None = None,
+    ) -> None:
         self._writer = writer
         self._plan = plan
         self._options = options
+        self._steps = steps
         self._keeper: Keeper | None = None
 
     def __call__(self, df: DataFrame, batch_id: int) -> None:
@@ -156,7 +164,11 @@ class WaitingBatch:
             df.rdd.getNumPartitions(),
             lambda: self._writer.versions(MicroBatch(query, batch_id)),
         )
-        keeper.commit(collect_staged(df, _Task(self._writer, turn, batch), batch), batch, turn)
+        if self._steps is None:
+            staged = collect_staged(df, _Task(self._writer, turn, batch), batch)
+        else:
+            staged = self._steps.stage(df, self._writer, turn, batch)
+        keeper.commit(staged, batch, turn)
         note_waiting(query, batch_id, keeper.state.figures(self._options.clock()))
         done.add(run, batch, sink)
 
@@ -194,6 +206,8 @@ def drain(
     lookups: Any = (),
     *,
     clock: Callable[[], float] = time.time,
+    stream: DataFrame | None = None,
+    steps: Callable[[DataFrame], DataFrame] | None = None,
     **options: Any,
 ) -> dict[str, float]:
     """Serve the rows that wait when a stream has ended: deferred ones, and parked ones whose key
@@ -202,7 +216,8 @@ def drain(
     Options as of :func:`to_warehouse`, with the query's checkpoint instead of its stream; a drain
     takes as long as it needs, whatever ``batch_time`` is. The query must be stopped; if it runs,
     its current batch or the drain fails, and nothing is lost. Returns what still waits:
-    ``parked``, and 0 ``deferred``.
+    ``parked``, and 0 ``deferred``. With ``steps``, give the ``stream`` for its columns; Spark then
+    applies them.
     """
     from semistream.spark.registry import REGISTRY
     from semistream.spark.sink import WarehouseWriter
@@ -221,7 +236,12 @@ def drain(
     try:
         if keeper.state.rows:
             batch = keeper.drain_batch(turn)
-            keeper.commit([stage(writer, turn, batch, 0, ())], batch, turn)
+            if steps is None or stream is None:
+                staged = [stage(writer, turn, batch, 0, ())]
+            else:
+                rest = check_steps(stream, plan, steps)
+                staged = rest.stage(no_rows(stream), writer, turn, batch)
+            keeper.commit(staged, batch, turn)
     finally:
         REGISTRY.close()
     return keeper.state.figures(clock())
