@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 from semistream.cost.case import Case, Work
 from semistream.cost.keys import Keys
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.renewal import renewal
 from semistream.cost.window_stage import add_admission, add_window, behind_front_stage
 
 
 def predict(case: Case) -> Prediction:
-    return hybrid(case)
+    return at_rest(case, hybrid)
 
 
 def hybrid(case: Case) -> Prediction:

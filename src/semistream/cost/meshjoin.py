@@ -19,12 +19,13 @@ it and one whole cycle until the last one leaves.
 from __future__ import annotations
 
 from semistream.cost.case import Case, Work
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.window_stage import add_admission, add_window, behind_front_stage
 
 
 def predict(case: Case) -> Prediction:
-    return mesh(case, partition_pages=case.plan.buffer_pages)
+    return at_rest(case, lambda case: mesh(case, partition_pages=case.plan.buffer_pages))
 
 
 def mesh(case: Case, partition_pages: int) -> Prediction:

@@ -151,7 +151,7 @@ def key_pool(master: Any) -> pa.RecordBatch:
 def _measure(master: Any, probe: Probe, pool: pa.RecordBatch, machine: Machine) -> Measured | None:
     """None if the table is too large for the probe's memory, or nothing came out."""
     memory = probe.memory + 2 * (master.index.nbytes if master.index is not None else 0)
-    join = join_named(probe.join, memory=memory, **probe.options)
+    join = join_named(probe.join, memory=memory, adapt=False, **probe.options)
     on = dict(zip(pool.schema.names, master.key, strict=True))
     batches = _stream(pool, probe)
     first = next(batches)
@@ -196,9 +196,7 @@ def _warm_up(run: Any, batches: Iterator[pa.RecordBatch], probe: Probe) -> None:
         warm += _serve(run, [next(batches)], probe, _WARM)
 
 
-def _run(
-    run: Any, batches: Iterator[pa.RecordBatch], probe: Probe
-) -> tuple[dict[str, int], float]:
+def _run(run: Any, batches: Iterator[pa.RecordBatch], probe: Probe) -> tuple[dict[str, int], float]:
     """The counters before it, and the processor's seconds."""
     before, seconds = run.stats.as_dict(), 0.0
     while seconds < _RUN:
