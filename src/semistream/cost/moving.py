@@ -9,6 +9,7 @@ a factor of 2, where the rate hardly differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from semistream.cost.case import Case
 from semistream.cost.prediction import Prediction
@@ -21,19 +22,27 @@ _WORTH = 1.05  # times the rate: less is not worth moving the disk buffer for
 
 def at_rest(case: Case, model: Callable[[Case], Prediction]) -> Prediction:
     """The model's prediction, with the best share and disk buffer if the join moves memory."""
-    join = case.join
+    join, sizes = case.join, dict[str, float]()
     if join.moves_memory:
-        shares = [case.using(front_stage=share, adapt=False) for share in SHARES]
-        found, case = max(((model(one), one) for one in shares), key=lambda pair: pair[0].rate)
+        found, share = max(
+            ((model(case.using(front_stage=share, adapt=False)), share) for share in SHARES),
+            key=lambda pair: pair[0].rate,
+        )
+        sizes["front_stage"] = share
+        case = case.using(front_stage=share, adapt=False)
     else:
         found = model(case)
     if join.moves_buffer:
-        best = max(_with_other_buffers(case, model), key=lambda found: found.rate, default=found)
-        found = best if best.rate > _WORTH * found.rate else found
-    return found
+        others = _with_other_buffers(case, model)
+        best, pages = max(others, key=lambda pair: pair[0].rate, default=(found, 0))
+        if best.rate > _WORTH * found.rate:
+            found, sizes["disk_buffer_pages"] = best, pages
+    return replace(found, at_rest=sizes)
 
 
-def _with_other_buffers(case: Case, model: Callable[[Case], Prediction]) -> Iterator[Prediction]:
+def _with_other_buffers(
+    case: Case, model: Callable[[Case], Prediction]
+) -> Iterator[tuple[Prediction, int]]:
     """With half or twice the pages, and so on, as long as that serves more."""
     page, start = max(1, case.table.max_page_bytes), case.plan.buffer_pages
     most = min(int(case.join.memory) // _MOST_BUFFER // page, max(1, case.table.num_pages))
@@ -46,5 +55,5 @@ def _with_other_buffers(case: Case, model: Callable[[Case], Prediction]) -> Iter
                 break
             if found.rate <= before:
                 break
-            yield found
+            yield found, pages
             before, pages = found.rate, int(pages * step)
