@@ -30,6 +30,7 @@ PUSH = 50_000
 SLOW = ("inlj", "cinlj")
 _LONGER = 4  # times the seconds of a cell, at most
 _TURNS, _MOVING_TURNS = 1.5, 20.0  # windows that are served before it is measured
+_LEARNING = 2.5  # times the seconds for it, while a front stage is being filled
 
 
 @dataclass(frozen=True)
@@ -151,11 +152,16 @@ def _warm_up(run: Any, cell: CostCell, data: CostData) -> int:
     """Until what waits has been served some times over, or memory has come to rest."""
     moves = run.join.moves_memory or run.join.moves_buffer
     turns = _MOVING_TURNS if moves else _TURNS
-    pushed, began = 0, time.process_time()
+    pushed, began, learned_at = 0, time.process_time(), 0
     step = replace(cell, seconds=min(0.1, cell.warm_seconds))
-    while time.process_time() - began < cell.warm_seconds:
+    while (spent := time.process_time() - began) < _LEARNING * cell.warm_seconds:
         pushed = _serve(run, step, data, pushed)[0]
-        if not cell.drained and run.stats.rows_out > turns * run.stats.waiting > 0:
+        front, served = run.parts[3].front, run.stats.rows_out
+        if front is not None and front.count < 0.98 * front.capacity:
+            learned_at = served
+        elif spent > cell.warm_seconds:
+            break
+        if not cell.drained and served - learned_at > turns * run.stats.waiting > 0:
             break
     return pushed
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -70,12 +71,13 @@ def served(
     batches: list[pa.RecordBatch],
     ticks: list[float],
     part: str = "front stage",
+    drained: bool = False,
 ) -> tuple[Counter[Any], list[int], dict[str, int]]:
     rows: Counter[Any] = Counter()
     with join.open(master, on="k", clock=SlowOrFast(ticks)) as run:
         shares = Shares(run, part)
         for batch in batches:
-            for out in run.push(batch):
+            for out in chain(run.push(batch), run.flush() if drained else ()):
                 rows.update(zip(*(out.column(i).to_pylist() for i in range(3)), strict=True))
                 check_books(run)
                 shares.look()
@@ -161,20 +163,19 @@ def test_the_disk_buffer_moves_where_reading_costs_more_than_it_serves(
     """A read costs as much as 2,048 pages of this table: the disk buffer grows, as far as it may,
     and the run holds no more than its budget at any time (``check_books``)."""
     batches = list(moving_stream(1, [0.7], 300 if drained else 2_000)) * 3
-    if drained:
-        batches = [part for batch in batches for part in (batch, batch.slice(0, 0))]
-    moves, again = (
-        served(ss.join(name, memory=60_000, how="left"), master, batches, [1e-3], "disk buffer")
-        for _ in range(2)
-    )
+
+    def serve(**options: Any) -> tuple[Counter[Any], list[int], dict[str, int]]:
+        join = ss.join(name, memory=60_000, how="left", **options)
+        return served(join, master, batches, [1e-3], "disk buffer", drained)
+
+    moves, again = serve(), serve()
     assert moves == again, "decisions are repeatable under an injected clock"
     rows, sizes, stats = moves
     want = naive.join(pa.Table.from_batches(batches), master.read(), "k", "left", ["v"])
     assert rows == Counter(want)
     assert sizes[-1] > 1.5 * sizes[1]
     for options in ({"adapt": False}, {"disk_buffer_pages": 2}):
-        stays = ss.join(name, memory=60_000, how="left", **options)
-        rows, fixed, fixed_stats = served(stays, master, batches, [1e-3], "disk buffer")
+        rows, fixed, fixed_stats = serve(**options)
         assert rows == Counter(want)
         assert len(fixed) == 2
         if name != "r-meshjoin":  # whose iteration is a group of pages

@@ -33,7 +33,8 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
 SECONDS = 12.5  # for everything; a run that no time is left for is not made
 _WARM, _RUN = 0.2, 0.2  # seconds of one run
-_PAGES, _ROWS = 1_500, 64  # pages that keys are taken from, and keys of each
+_PAGES, _ROWS = 1_536, 64  # pages that keys are taken from, and keys of each
+_RUN_PAGES = 96  # of them are adjacent: a sweep over a dense stream reads neighbours together
 _SMALL, _MIDDLE = 6_000_000, 24_000_000  # bytes
 _STREAM = "__tuple"  # the columns beside the key
 _SEED = 11
@@ -62,7 +63,7 @@ PROBES = (
     Probe("sweepjoin", skew=1.2, options={"front_stage": 0.3}),
     Probe("cmeshjoin", skew=1.0, options=_FEW_ROWS),
     Probe("meshjoin", options={"disk_buffer_pages": 4}),
-    Probe("hybridjoin", options={"disk_buffer_pages": 2}),
+    Probe("hybridjoin", push=300, drained=True, options={"disk_buffer_pages": 2}),  # many reads
     Probe("sweepjoin", skew=1.0, options=_FEW_ROWS),
     Probe("inlj", _SMALL, push=4_000, skew=1.0),
     Probe("chybridjoin", skew=1.0, options=_FEW_ROWS),
@@ -134,9 +135,9 @@ def _largest_file(folder: str) -> str:
 
 
 def key_pool(master: Any) -> pa.RecordBatch:
-    """Keys from pages all over the table."""
+    """Keys from runs of pages all over the table."""
     names = [(name, f"{_STREAM}_key{i}") for i, name in enumerate(master.key)]
-    pages = np.unique(np.linspace(0, master.num_pages - 1, _PAGES).astype(np.int64))
+    pages = pool_pages(master.num_pages)
     reader, random, parts = master.reader(), np.random.default_rng(_SEED), []
     for page in pages.tolist():
         (batch,) = reader.read(page)
@@ -146,6 +147,14 @@ def key_pool(master: Any) -> pa.RecordBatch:
     reader.close()
     table = pa.Table.from_batches(parts).combine_chunks()
     return table.rename_columns([renamed for _, renamed in names]).to_batches()[0]
+
+
+def pool_pages(num_pages: int) -> Any:
+    """Runs of adjacent pages, evenly over the table."""
+    runs = _PAGES // _RUN_PAGES
+    first = np.linspace(0, max(0, num_pages - _RUN_PAGES), runs).astype(np.int64)
+    pages = np.unique((first[:, None] + np.arange(_RUN_PAGES)).ravel())
+    return pages[pages < num_pages]
 
 
 def _measure(master: Any, probe: Probe, pool: pa.RecordBatch, machine: Machine) -> Measured | None:
@@ -173,7 +182,8 @@ def _measure(master: Any, probe: Probe, pool: pa.RecordBatch, machine: Machine) 
     # What the run counted replaces what the model expects: the keys are a few of the table's.
     turns = counted["iterations"] / served * expected.tuples_per_iteration
     pages = counted["pages_read"] / served / max(expected.pages_per_tuple, 1e-12)
-    scaled = {".read": turns, ".visit": turns, ".wave": turns, ".page": pages, ".row": pages}
+    scaled = {".read": turns, ".visit": turns, ".wave": turns}
+    scaled |= {".page": pages, ".row": pages, ".request": pages}
     work = {}
     for name, amount in expected.work.items():
         ending = name[name.rfind(".") :] if "." in name else ""
@@ -213,7 +223,11 @@ def _case(
     domain = max(1, min(master.num_rows, _PAGES * _ROWS))
     keys = zipf(domain, probe.skew) if probe.skew else uniform(domain)
     traffic = Traffic(keys, push=probe.push, drained=probe.drained)
-    return Case(join, TableShape.of(master, binding), stream, traffic, machine)
+    table = TableShape.of(master, binding)
+    if probe.join == "sweepjoin":  # goes past pages that no tuple waits for: they do not count
+        used = len(pool_pages(table.num_pages))
+        table = replace(table, num_pages=used, num_rows=used * table.num_rows // table.num_pages)
+    return Case(join, table, stream, traffic, machine)
 
 
 def _stream(pool: pa.RecordBatch, probe: Probe) -> Iterator[pa.RecordBatch]:
