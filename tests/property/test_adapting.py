@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
@@ -180,6 +181,43 @@ def test_the_disk_buffer_moves_where_reading_costs_more_than_it_serves(
         assert len(fixed) == 2
         if name != "r-meshjoin":  # whose iteration is a group of pages
             assert stats["iterations"] < fixed_stats["iterations"]
+
+
+@pytest.mark.parametrize("name", ["meshjoin", "chybridjoin"])
+def test_a_disk_buffer_that_cannot_be_opened_is_tried_again(
+    name: str, master: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While memory moves, nothing waits: the tuples are in the intake."""
+    opened, failed, reader = list[int](), list[int](), type(master).reader
+
+    def failing(self: Any, pages: int = 1, *rest: Any) -> Any:
+        opened.append(pages)
+        if len(opened) in (2, 3):
+            failed.append(pages)
+            raise OSError("too many open files")
+        return reader(self, pages, *rest)
+
+    monkeypatch.setattr(type(master), "reader", failing)
+    batches = list(moving_stream(1, [0.7], 2_000)) * 3
+    rows: Counter[Any] = Counter()
+    with ss.join(name, memory=60_000, how="left").open(
+        master, on="k", clock=SlowOrFast([1e-3])
+    ) as run:
+        for batch in batches:
+            calls = [batch] + [batch.slice(0, 0)] * 2
+            for call in calls:
+                with contextlib.suppress(OSError):
+                    for out in run.push(call):
+                        rows.update(zip(*(c.to_pylist() for c in out.columns), strict=True))
+                check_books(run)
+        for out in run.flush():
+            rows.update(zip(*(c.to_pylist() for c in out.columns), strict=True))
+        check_books(run)
+    assert len(failed) == 2
+    assert failed[0] == failed[1] == opened[3]
+    monkeypatch.undo()
+    want = naive.join(pa.Table.from_batches(batches), master.read(), "k", "left", ["v"])
+    assert rows == Counter(want)
 
 
 def test_a_configured_disk_buffer_moves_if_asked_for(master: Any) -> None:

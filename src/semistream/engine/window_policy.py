@@ -117,7 +117,7 @@ class WindowPolicy(Policy):
 
     @property
     def wants_new_plan(self) -> bool:
-        if self.window is None:  # the last one could not be allocated
+        if self.window is None or not self.buffer.pages:  # the last one could not be allocated
             return True
         return any(mover.moves for mover in self._movers)
 
@@ -136,15 +136,17 @@ class WindowPolicy(Policy):
         self.make_front_stage(
             plan, self.table, keeps_size=self._mover not in moving, keeps_rows=bool(moving)
         )
-        if resizes:
-            self.buffer.resize(plan.buffer_pages)
-            self.buffer_resized()
+        try:
+            if resizes:
+                self.buffer.resize(plan.buffer_pages)
+                self.buffer_resized()
+        finally:  # with a buffer that cannot be opened, batches must still be checked
+            self.window = self.window_kind(self.intake.layout, plan.window)
+            self.probe = Probe(self.context, self.output, self.window, plan.output_rows)
         for mover in self._movers:
             mover.moved()
         if self._mover is not None and self.front is not None and self.front is not front:
             self.front.watch()
-        self.window = self.window_kind(self.intake.layout, plan.window)
-        self.probe = Probe(self.context, self.output, self.window, plan.output_rows)
 
     def buffer_resized(self) -> None:
         """The disk buffer has another size now; no tuple waits."""
