@@ -1,8 +1,11 @@
-"""The cost benchmark: what the models predict beside what is measured.
+"""The cost benchmark: what the models predict beside what is measured. On a quiet machine:
 
-    python -m lab.bench_cost --size small --minutes 5                # R = 2 million rows
-    python -m lab.bench_cost --size small --parts rates --minutes 3  # or grid, auto, least, moved
-    python -m lab.bench_cost --minutes 20                            # R = 2 and 20 million rows
+    python -m lab.bench_cost --size small --parts rates --minutes 12    # R = 2 million rows
+    python -m lab.bench_cost --size full --parts rates --minutes 15     # R = 20 million rows
+    python -m lab.bench_cost --size small --parts grid,auto --minutes 10
+    python -m lab.bench_cost --size small --parts least --minutes 4
+    python -m lab.bench_cost --size small --parts moved --minutes 4
+    python -m lab.cost_docs    # tables and plot for docs/tuning.md
 
 1. rates: predicted against measured, for all joins, budgets, exponents; text keys, deltas and
    drained batches for four of them.
@@ -14,10 +17,10 @@
 
 ``--minutes`` ends the run after the cell that exceeds it. The next run of the same commit goes on
 with the cells that are missing; results of another commit are discarded (``--fresh``: always).
-Cells are in a fixed random order, so that a slice is a sample of all. The machine is calibrated
-once per table size. Results go to lab/results/cost.json (small: cost-small.json) after every cell,
-a plot beside it. A rate is tuples per second of processor time; where other processes run, this
-compares better than the clock. The exit code is 1 if a target is missed.
+Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
+machine is calibrated once per table. Results go to lab/results/cost-small.json or cost.json after
+every cell. A rate is tuples per second of processor time; where other processes run, this compares
+better than the clock. The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from rich.console import Console
 
 import semistream as ss
 from lab import cost_moved, cost_report, machine
-from lab.cost_cell import CostCell, case_of, measure, predicted
+from lab.cost_cell import CostCell, case_of, measure, predicted, settled
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine
 from semistream.errors import BudgetError
@@ -50,101 +53,118 @@ PARTS = ("rates", "grid", "auto", "least", "moved")
 SOME = ("sweepjoin", "hybridjoin", "cinlj", "meshjoin")
 TUNABLE = tuple(name for name in ss.ALGORITHMS if name != "inlj")
 _GRID = {"disk_buffer_pages": 3, "front_stage": 4, "pinned": 3, "group_pages": 2}  # values each
+_NEAR = 0.8  # of the best: such a setting or join is measured again
+_AGAIN = 3  # of them, at most
 
 
 @dataclass(frozen=True)
 class Size:
-    """Which cells, and how long."""
+    """Which cells, and how long: seconds of processor time before and while it is measured."""
 
-    rows: tuple[int, ...]
-    percents: tuple[float, ...]
-    exponents: tuple[float, ...]
-    grid_percents: tuple[float, ...]
+    rows: int
+    warm_seconds: float
     seconds: float
-    moved_rows: int
     file: str
+    percents: tuple[float, ...] = (1, 2, 5, 10, 20)
+    exponents: tuple[float, ...] = (0.0, 0.5, 1.0)
+    grid_rows: int = 1_000_000
+    grid_percents: tuple[float, ...] = (2, 5, 20)
+    auto_rows: tuple[int, ...] = (500_000, 2_000_000)
+    auto_percents: tuple[float, ...] = (2, 10)
+    moved_rows: int = 500_000
+    moved_seconds: float = 6.0
 
 
 SIZES = {
+    "small": Size(2_000_000, 2.5, 0.5, "cost-small.json"),
     "full": Size(
-        (2_000_000, 20_000_000),
-        (1, 2, 5, 10, 20),
-        (0.0, 0.5, 1.0),
-        (1, 5, 20),
-        2.0,
-        2_000_000,
-        "cost.json",
+        20_000_000, 6.0, 0.8, "cost.json",
+        grid_rows=2_000_000, auto_rows=(2_000_000, 20_000_000), moved_rows=2_000_000,
+        moved_seconds=20.0,
     ),
-    "small": Size(
-        (2_000_000,),
-        (1, 5, 20),
-        (0.0, 0.5, 1.0),
-        (2, 10),
-        0.5,
-        500_000,
-        "cost-small.json",
-    ),
-}
+}  # fmt: skip
 
 
 def rate_cells(size: Size) -> Iterator[CostCell]:
     """Streams of all joins; drained batches, text keys and deltas of four."""
-    for rows, percent, exponent in itertools.product(size.rows, size.percents, size.exponents):
+    times = {"warm_seconds": size.warm_seconds, "seconds": size.seconds}
+    for percent, exponent in itertools.product(size.percents, size.exponents):
         for name in ss.ALGORITHMS:
-            yield CostCell(name, rows, percent, exponent, seconds=size.seconds)
-    for rows, name in itertools.product(size.rows, SOME):
+            yield CostCell(name, size.rows, percent, exponent, **times)
+    for name in SOME:
         for batch in (1_000, 100_000):
-            yield CostCell(name, rows, 10, 1.0, drained=batch, warm_seconds=1.0)
+            yield CostCell(name, size.rows, 10, 1.0, drained=batch, **times)
         for kind in KINDS[1:]:
-            yield CostCell(name, rows, 10, 1.0, kind=kind, seconds=size.seconds)
+            yield CostCell(name, size.rows, 10, 1.0, kind=kind, **times)
 
 
 def auto_cells(size: Size) -> Iterator[CostCell]:
     """Where auto must choose: R, memory, exponent, ranks, drained or not."""
     for rows, percent, exponent, scattered, drained in itertools.product(
-        size.rows, size.grid_percents, (0.0, 1.0), (True, False), (0, 1_000, 50_000)
+        size.auto_rows, size.auto_percents, (0.0, 1.0), (True, False), (0, 1_000, 50_000)
     ):
         if exponent or scattered:  # a uniform stream has no ranks
-            yield CostCell(
-                "auto",
-                rows,
-                percent,
-                exponent,
-                scattered,
-                drained,
-                warm_seconds=1.5,
-                seconds=size.seconds,
-            )
+            yield CostCell("auto", rows, percent, exponent, scattered, drained)
 
 
 def compare(cell: CostCell, factors: Machine) -> dict[str, Any]:
-    """Measure a cell, and predict it."""
-    result = measure(cell)
-    if "rate" in result:
+    """Predict a cell, and measure it."""
+    try:
         found = predicted(cell, cell.data, factors)
-        result |= {"predicted": found.rate, "predicted_hit": found.front_share}
-        result["predicted_pages"] = found.pages_per_tuple
+    except BudgetError as error:
+        return {**vars(cell), "name": cell.name, "refused": str(error)}
+    result = measure(settled(cell, found))
+    result |= {"predicted": found.rate, "predicted_hit": found.front_share}
+    result["predicted_pages"] = found.pages_per_tuple
+    result["predicted_iterations"] = 1.0 / found.tuples_per_iteration
     return {**result, "name": cell.name}
 
 
-def compare_all(cell: CostCell) -> dict[str, Any]:
-    """What auto picks beside every join."""
-    rates = {}
+def best_of(cells: list[CostCell], always: CostCell, scale: float = 1.0) -> dict[CostCell, float]:
+    """The rates of these cells: all are measured briefly, the best ones and ``always`` twice more.
+
+    Of many brief measurements the highest one is too high, so the highest median counts.
+    """
+    brief = {"warm_seconds": 0.35 * scale, "seconds": 0.15 * scale}
+    longer = {"warm_seconds": 0.7 * scale, "seconds": 0.3 * scale}
+    rates = {cell: measure(replace(cell, **brief)).get("rate", 0.0) for cell in {*cells, always}}
+    best = max(rates.values())
+    near = sorted((c for c in rates if rates[c] >= _NEAR * best), key=lambda c: -rates[c])[:_AGAIN]
+    again: dict[CostCell, list[float]] = {cell: [] for cell in dict.fromkeys([*near, always])}
+    for _ in range(2):
+        for cell, found in again.items():
+            found.append(measure(replace(cell, **longer)).get("rate", 0.0))
+    return {cell: max(found) for cell, found in again.items()}
+
+
+def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:
+    """What auto picks beside every join, each with memory where it comes to rest."""
+    joins = {}
     for name in ss.ALGORITHMS:
-        rates[name] = measure(replace(cell, join=name)).get("rate", 0.0)
-    mine, best = measure(cell), max(rates, key=lambda name: rates[name])
-    return {
-        "name": cell.name,
-        "picked": mine["picked"],
-        "rate": max(mine["rate"], rates[mine["picked"]]),  # of the same join, measured twice
-        "best": rates[best],
-        "best_join": best,
-        "rates": rates,
-    }
+        one = replace(cell, join=name)
+        try:
+            joins[name] = settled(one, predicted(one, one.data, factors))
+        except BudgetError:
+            continue
+    picked = picked_join(cell)
+    rates = best_of(list(joins.values()), joins[picked])
+    best = max(rates, key=lambda one: rates[one])
+    entry = {"name": cell.name, "picked": picked, "rate": rates[joins[picked]]}
+    return {**entry, "best": rates[best], "best_join": best.join}
+
+
+def picked_join(cell: CostCell) -> str:
+    """The name of the join that auto takes after the first batch."""
+    data = cell.data
+    master, join = cell.open(data)
+    with join.open(master, on="product_id") as run:
+        for _ in run.push(cell.batches(data, 1, 0)[0]):
+            break
+        return str(run.join.name)
 
 
 def grid_cells(cell: CostCell, factors: Machine) -> tuple[CostCell, list[CostCell]]:
-    """The tuner's setting, and an exhaustive grid around which it was chosen."""
+    """The tuner's setting, and an exhaustive grid of settings; neither moves during a run."""
     case = case_of(cell, cell.data, factors)
     best = tuned(case)
     assert best is not None
@@ -153,21 +173,21 @@ def grid_cells(cell: CostCell, factors: Machine) -> tuple[CostCell, list[CostCel
         step = max(1, len(possible) // _GRID[name])
         names.append(name)
         values.append(list(possible)[step // 2 :: step])
-    chosen = tuple((name, getattr(best.join, name)) for name in names)
+    chosen = {name: getattr(best.join, name) for name in names} | dict(best.prediction.at_rest)
+    fixed = ("adapt", False)
     grid = [
-        replace(cell, options=tuple(zip(names, combination, strict=True)))
+        replace(cell, options=(*zip(names, combination, strict=True), fixed))
         for combination in itertools.product(*values)
     ]
-    return replace(cell, options=chosen), [*grid, cell]
+    return replace(cell, options=(*chosen.items(), fixed)), grid
 
 
 def compare_grid(cell: CostCell, factors: Machine) -> dict[str, Any]:
     chosen, grid = grid_cells(cell, factors)
-    measured = [measure(one) for one in grid]
-    best = max(measured, key=lambda one: one.get("rate", 0.0))
-    mine = max(measure(chosen)["rate"], measure(chosen)["rate"])
-    entry = {"name": cell.name, "tuned": chosen.options, "rate": mine, "cells": len(grid)}
-    return {**entry, "best": best["rate"], "best_options": best["options"]}
+    rates = best_of(grid, chosen)
+    best = max(rates, key=lambda one: rates[one])
+    entry = {"name": cell.name, "tuned": chosen.options, "rate": rates[chosen], "cells": len(grid)}
+    return {**entry, "best": rates[best], "best_options": best.options}
 
 
 def least_memory(name: str, rows: int, rate: float, factors: Machine) -> CostCell | None:
@@ -192,8 +212,10 @@ def compare_least(
     if cell is None:
         return {**entry, "out_of_reach": True}
     cell = replace(cell, seconds=2 * seconds)
-    found = measure(cell).get("rate", 0.0)
-    less = measure(replace(cell, percent=0.8 * cell.percent)).get("rate", 0.0)
+    found, less = (
+        measure(settled(one, predicted(one, one.data, factors))).get("rate", 0.0)
+        for one in (cell, replace(cell, percent=0.8 * cell.percent))
+    )
     return {**entry, "percent": cell.percent, "rate": found, "rate_at_80": less}
 
 
@@ -209,36 +231,30 @@ class Task:
 
 
 def tasks(size: Size, parts: list[str], joins: list[str]) -> list[Task]:
-    """Everything to measure, in a fixed random order within each part."""
+    """Everything to measure, in a fixed random order within each part; special tables last."""
     found: list[Task] = []
     for cell in rate_cells(size):
         found.append(_of_cell("rates", cell, lambda f, cell=cell: compare(cell, f)))
-    for rows, percent, name in itertools.product(size.rows, size.grid_percents, TUNABLE):
-        cell = CostCell(name, rows, percent, seconds=size.seconds, warm_seconds=1.5)
+    for percent, name in itertools.product(size.grid_percents, TUNABLE):
+        cell = CostCell(name, size.grid_rows, percent)
         found.append(_of_cell("grid", cell, lambda f, cell=cell: compare_grid(cell, f)))
     for cell in auto_cells(size):
-        found.append(_of_cell("auto", cell, lambda f, cell=cell: compare_all(cell)))
-    for rows, name, rate in itertools.product(
-        size.rows, ("sweepjoin", "meshjoin", "chybridjoin"), (300_000.0, 1_000_000.0)
+        found.append(_of_cell("auto", cell, lambda f, cell=cell: compare_all(cell, f)))
+    for name, rate in itertools.product(
+        ("sweepjoin", "meshjoin", "chybridjoin"), (300_000.0, 1_000_000.0)
     ):
-        work = lambda f, name=name, rows=rows, rate=rate: compare_least(  # noqa: E731
-            name, rows, rate, size.seconds, f
+        work = lambda f, name=name, rate=rate: compare_least(  # noqa: E731
+            name, size.rows, rate, size.seconds, f
         )
-        found.append(Task("least", f"{name}, {rows:,} rows, {rate:g}/s", rows, "plain", work))
+        title = f"{name}, {size.rows:,} rows, {rate:g}/s"
+        found.append(Task("least", title, size.rows, "plain", work))
     for what, name in itertools.product(cost_moved.CHANGES, cost_moved.JOINS):
-        change = cost_moved.Change(what, name, size.moved_rows, 5, 10 * size.seconds)
-        found.append(
-            Task(
-                "moved",
-                change.name,
-                size.rows[0],
-                "plain",
-                lambda f, change=change: cost_moved.measure(change, f),
-            )
-        )
+        change = cost_moved.Change(what, name, size.moved_rows, 5, size.moved_seconds)
+        work = lambda f, change=change: cost_moved.measure(change, f)  # noqa: E731
+        found.append(Task("moved", change.name, size.moved_rows, "plain", work))
     random.Random(14).shuffle(found)
     chosen = [t for t in found if t.part in parts and t.name.split(",")[0] in [*joins, "auto"]]
-    return sorted(chosen, key=lambda task: parts.index(task.part))
+    return sorted(chosen, key=lambda task: (parts.index(task.part), task.kind != "plain"))
 
 
 def _of_cell(part: str, cell: CostCell, work: Callable[..., dict[str, Any]]) -> Task:
@@ -253,6 +269,7 @@ class Results:
     fresh: bool
     log: Callable[[str], None]
     report: dict[str, Any] = field(default_factory=dict)
+    prepared: set[str] = field(default_factory=set)  # tables, in this process
 
     def __post_init__(self) -> None:
         commit = _commit()
@@ -271,7 +288,9 @@ class Results:
     def factors(self, task: Task) -> Machine:
         """Calibrated once for each table, and kept with the results."""
         name, data = f"{task.rows} {task.kind}", CostData(task.rows, task.kind)
-        data.prepare(self.log)
+        if name not in self.prepared:
+            data.prepare(self.log)
+            self.prepared.add(name)
         known = self.report["factors"].get(name)
         if known is None:
             began = time.perf_counter()
@@ -294,10 +313,17 @@ class Results:
 
 
 def _commit() -> str:
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    folder = Path(__file__).resolve().parent
-    found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    return found.stdout.strip() or "unknown"
+    """The commit of the code; changed results do not make it another one."""
+    commit, changed = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "src", "lab/*.py")
+    return f"{commit or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def _git(*command: str) -> str:
+    folder = Path(__file__).resolve().parent.parent
+    found = subprocess.run(
+        ["git", *command], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return found.stdout.strip()
 
 
 def run(todo: list[Task], results: Results, minutes: float, log: Callable[[str], None]) -> int:
@@ -337,8 +363,6 @@ def main(arguments: list[str] | None = None) -> int:
     cost_report.show(report, console)
     if missing:
         log(f"{missing} cells are still to be measured: run it again")
-    if report["rates"]:
-        cost_report.plot(report, out.with_suffix(".png"))
     return (
         0
         if all(target["met"] for target in report.get("summary", {"targets": []})["targets"])

@@ -1,5 +1,10 @@
 """One cell of the cost benchmark: a join's rate as measured, beside its prediction.
 
+A stream is measured in its steady state, which is what a model describes. Memory that would move
+during the run is where the model expects it to come to rest (``settled``), so that a cell takes
+seconds; how soon a run gets there is measured by ``lab/cost_moved.py``. Drained batches, and joins
+with ``options``, run as they are.
+
 The rate is taken over processor time where that is less than the time on the clock and nothing is
 read from the disk: another process that uses the core must not look like an error of the model.
 """
@@ -24,6 +29,8 @@ from semistream.engine.window.tuple_layout import TupleLayout
 PUSH = 50_000
 SLOW = ("inlj", "cinlj")
 _LONGER = 4  # times the seconds of a cell, at most
+_TURNS, _MOVING_TURNS = 1.5, 20.0  # windows that are served before it is measured
+_LEARNING = 2.5  # times the seconds for it, while a front stage is being filled
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,14 @@ def predicted(cell: CostCell, data: CostData, machine: Machine) -> Prediction:
     return predict(case_of(cell, data, machine))
 
 
+def settled(cell: CostCell, found: Prediction) -> CostCell:
+    """The same with memory where the model expects it to come to rest."""
+    if cell.drained:
+        return cell
+    options = {**dict(cell.options), **found.at_rest, "adapt": False}
+    return replace(cell, options=tuple(options.items()))
+
+
 def measure(cell: CostCell) -> dict[str, Any]:
     """Warm up, then measure. Never raises: a failure is part of the result."""
     pa.set_cpu_count(1)
@@ -114,8 +129,8 @@ def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
         pushed = _warm_up(run, cell, data)
         gc.collect()
         before = run.stats.as_dict()
-        # HYBRIDJOIN serves in waves until its window is mixed: count whole turns of the window.
-        least = 0 if cell.drained else 3 * run.stats.waiting
+        # HYBRIDJOIN serves in waves until its window is mixed: count a whole turn of the window.
+        least = 0 if cell.drained else run.stats.waiting
         pushed, rows, seconds, processor = _serve(run, cell, data, pushed, least)
         after = run.stats.as_dict()
         counts = {name: after[name] - before[name] for name in after}
@@ -135,14 +150,18 @@ def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
 
 def _warm_up(run: Any, cell: CostCell, data: CostData) -> int:
     """Until what waits has been served some times over, or memory has come to rest."""
-    moves = run.join.moves_memory
-    turns = 40 if moves else 3
-    pushed, began = 0, time.process_time()
+    moves = run.join.moves_memory or run.join.moves_buffer
+    turns = _MOVING_TURNS if moves else _TURNS
+    pushed, began, learned_at = 0, time.process_time(), 0
     step = replace(cell, seconds=min(0.1, cell.warm_seconds))
-    most = cell.warm_seconds * (3 if moves and not cell.drained else 1)
-    while time.process_time() - began < most:
+    while (spent := time.process_time() - began) < _LEARNING * cell.warm_seconds:
         pushed = _serve(run, step, data, pushed)[0]
-        if not cell.drained and run.stats.rows_out > turns * run.stats.waiting > 0:
+        front, served = run.parts[3].front, run.stats.rows_out
+        if front is not None and front.count < 0.98 * front.capacity:
+            learned_at = served
+        elif spent > cell.warm_seconds:
+            break
+        if not cell.drained and served - learned_at > turns * run.stats.waiting > 0:
             break
     return pushed
 

@@ -53,8 +53,10 @@ def test_a_run_holds_what_was_predicted(
     early: dict[str, dict[str, Any]] = {
         "x-hybridjoin": {"observe": 2_000},
         "sweepjoin": {"front_stage": 0.2},
-        "chybridjoin": {"adapt": False},
-        "cmeshjoin": {"adapt": False},
+        **{
+            name: {"adapt": False}
+            for name in ("meshjoin", "r-meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin")
+        },
     }
     join = ss.join(name, memory=memory, how=how, disk_buffer_pages=pages, **early.get(name, {}))
     batch = next(iter(workload.sales(2_000, ROWS, 1.0, seed=2, batch_rows=2_000)))

@@ -26,8 +26,10 @@ FAST = ("sweepjoin", "chybridjoin")
 SLOW = tuple(name for name in ss.ALGORITHMS if name not in FAST)
 OPTIONS: dict[str, dict[str, Any]] = {
     "sweepjoin": {"front_stage": 0.15},
-    "chybridjoin": {"adapt": False},
-    "cmeshjoin": {"adapt": False},
+    **{
+        name: {"adapt": False}
+        for name in ("meshjoin", "r-meshjoin", "hybridjoin", "cmeshjoin", "chybridjoin")
+    },
     "x-hybridjoin": {"observe": 10_000, "pinned": 0.2},
     "optimised-x-hybridjoin": {"observe": 10_000},
 }

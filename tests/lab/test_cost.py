@@ -103,3 +103,39 @@ def test_a_cell_of_every_kind_of_table(
     expected = predict(case_of(cell, data, Machine()))
     assert found["served"] > 0
     assert expected.pages_per_tuple == pytest.approx(found["pages_per_tuple"], rel=0.3)
+
+
+def test_results_are_written_between_the_marks_of_a_page(tmp_path: Path) -> None:
+    from lab import cost_docs
+
+    cells = [rate_entry("a", "inlj", 1e6, 1.2e6), rate_entry("b", "cinlj", 2e6, 2e6)]
+    moved = [{"name": "x", "last": 9, "tuned": 10, "seconds_until": None}]
+    report: dict[str, Any] = {part: [] for part in bench_cost.PARTS}
+    report |= {"rates": cells, "moved": moved, "commit": "0123456789abcdef"}
+    report["machine"] = {"processor": "a processor", "load": [0.1, 0.2, 0.3]}
+    report["summary"] = cost_report.summary(report)
+    page = tmp_path / "tuning.md"
+    page.write_text(f"before\n{cost_docs.BEGIN}\nold\n{cost_docs.END}\nafter\n")
+    cost_docs.write([report], page)
+    cost_docs.write([report], page)
+    text = page.read_text()
+    assert text.startswith("before\n")
+    assert text.endswith("after\n")
+    assert "old" not in text
+    assert text.count("| median error | 0.10 | 0.15 | met |") == 1
+    assert "| inlj | 1 | 20% | 20% |" in text
+    assert "| x | 0.90 | never |" in text
+    assert (tmp_path / "images" / "cost-rates.png").stat().st_size > 1_000
+
+
+def test_changed_results_are_of_the_same_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a benchmark whose results are committed could not be continued."""
+    asked: list[tuple[str, ...]] = []
+
+    def git(*command: str) -> str:
+        asked.append(command)
+        return "abc" if command[0] == "rev-parse" else ""
+
+    monkeypatch.setattr(bench_cost, "_git", git)
+    assert bench_cost._commit() == "abc"
+    assert not any("results" in word for word in asked[1])

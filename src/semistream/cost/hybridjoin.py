@@ -21,13 +21,14 @@ from typing import NamedTuple
 
 from semistream.cost.case import Case, Work
 from semistream.cost.keys import Keys
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.renewal import renewal
 from semistream.cost.window_stage import add_admission, add_window, behind_front_stage
 
 
 def predict(case: Case) -> Prediction:
-    return hybrid(case)
+    return at_rest(case, hybrid)
 
 
 def hybrid(case: Case) -> Prediction:
@@ -55,6 +56,7 @@ class Turns(NamedTuple):
     """Iterations that serve some tuples."""
 
     iterations: float
+    admissions: float  # the rest of a drained batch is admitted at once
     tuples: float  # that leave the window
     held: float
     age: float  # of the oldest, in tuples
@@ -67,11 +69,11 @@ def turns(case: Case, keys: Keys, missed_per_batch: float) -> Turns:
     absent = case.traffic.absent
     steady = renewal(loads, window, absent)
     if not case.traffic.drained:
-        return Turns(1.0, steady.served, float(window), steady.age)
+        return Turns(1.0, 1.0, steady.served, float(window), steady.age)
     last = min(missed_per_batch, float(window))
     before = (missed_per_batch - last) / steady.served
     iterations = before + max(min(1.0, last), loads.visited(last * (1.0 - absent)))
-    return Turns(iterations, missed_per_batch, last / 2, missed_per_batch)
+    return Turns(iterations, before + 1.0, missed_per_batch, last / 2, missed_per_batch)
 
 
 def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:
@@ -80,7 +82,7 @@ def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:
     tuples = turn.tuples / (1.0 - hit)
     pages = turn.iterations * min(case.plan.buffer_pages, max(1, case.table.num_pages))
     work = Work(case)
-    add_admission(work, case, tuples, tuples * hit, rounds=min(turn.iterations, turn.tuples))
+    add_admission(work, case, tuples, tuples * hit, rounds=min(turn.admissions, turn.tuples))
     add_window(
         work,
         case,

@@ -15,7 +15,7 @@ from semistream.cost.case import Case, Work
 from semistream.cost.keys import Keys
 from semistream.cost.loads import Loads
 from semistream.cost.prediction import Prediction
-from semistream.cost.window_stage import add_admission
+from semistream.cost.window_stage import add_admission, portions
 
 
 def predict(case: Case) -> Prediction:
@@ -59,6 +59,9 @@ def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Predicti
             low, high = (middle, high) if loads.visited(middle) < frames else (low, middle)
         looked_up = max(1.0, low)
         wave = looked_up / (1.0 - hit)
+    # The last wave of a batch is smaller: a batch that is hardly too large needs two of them.
+    wave = traffic.push / portions(1.0, float(traffic.push), wave)
+    looked_up = wave * (1.0 - hit)
     work = Work(case)
     add_admission(work, case, wave, wave * hit, rounds=1.0)
     work.add("pool.wave", 1.0)

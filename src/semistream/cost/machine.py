@@ -37,7 +37,8 @@ FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
         "pool.tuple": (123e-9, "INLJ: looking a tuple up in its page, and its output row"),
         "recent.tuple": (86e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
         "sweep.visit": (75e-6, "SweepJoin: one visit, fixed part"),
-        "sweep.page": (9.5e-6, "SweepJoin: a page of a visit, read and opened"),
+        "sweep.request": (2.5e-6, "SweepJoin: one read of adjacent pages: the fixed part"),
+        "sweep.page": (7.5e-6, "SweepJoin: a page of a visit, read and opened"),
         "sweep.tuple": (140e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
     }
 )

@@ -19,12 +19,13 @@ it and one whole cycle until the last one leaves.
 from __future__ import annotations
 
 from semistream.cost.case import Case, Work
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.window_stage import add_admission, add_window, behind_front_stage
 
 
 def predict(case: Case) -> Prediction:
-    return mesh(case, partition_pages=case.plan.buffer_pages)
+    return at_rest(case, lambda case: mesh(case, partition_pages=case.plan.buffer_pages))
 
 
 def mesh(case: Case, partition_pages: int) -> Prediction:
@@ -48,16 +49,17 @@ def mesh(case: Case, partition_pages: int) -> Prediction:
     hit = case.settle(lambda hit: behind_front_stage(case, span(hit), threshold)[1])
     if traffic.drained:
         tuples = float(traffic.push)
+        admissions = max(1.0, tuples * (1.0 - hit) / chunk)
         iterations = tuples * (1.0 - hit) / chunk + cycle
         waiting, longest = tuples * (1.0 - hit) / 2, tuples
     else:
-        tuples, iterations = chunk / (1.0 - hit), 1.0
+        tuples, iterations, admissions = chunk / (1.0 - hit), 1.0, 1.0
         # A tuple meets its row halfway round, on average.
         waiting, longest = capacity / 2.0, capacity / (1.0 - hit)
     missed = tuples * (1.0 - hit)
     scanned = iterations * pages / cycle
     work = Work(case)
-    add_admission(work, case, tuples, tuples * hit, rounds=min(iterations, missed))
+    add_admission(work, case, tuples, tuples * hit, rounds=min(admissions, missed))
     add_window(
         work,
         case,

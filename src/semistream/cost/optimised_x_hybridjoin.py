@@ -35,15 +35,16 @@ def predict(case: Case) -> Prediction:
         missed = tuples * (1.0 - hit)
         last = min(missed, float(window))
         iterations = (missed - last) / steady.served
+        admissions = iterations + 1.0
         iterations += max(min(1.0, last), pinned.rest.visited(last * (1.0 - traffic.absent)))
         held, longest = missed / 2, tuples
     else:
-        iterations, missed = 1.0, steady.served
+        iterations, admissions, missed = 1.0, 1.0, steady.served
         tuples = missed / max(1e-9, 1.0 - hit)
         held, longest = float(window), steady.age / max(1e-9, 1.0 - hit)
     read = iterations * size
     work = Work(case)
-    add_admission(work, case, tuples, tuples * hit, rounds=min(iterations, tuples))
+    add_admission(work, case, tuples, tuples * hit, rounds=min(admissions, tuples))
     add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=missed)
     work.amounts.pop("learn", None)  # H_R is filled once
     return work.predict(

@@ -31,6 +31,7 @@ class Prediction:
     wait: Wait
     pages_per_tuple: float
     work: Mapping[str, float] = field(default_factory=dict, repr=False)  # per tuple, by factor
+    at_rest: Mapping[str, float] = field(default_factory=dict)  # options to which memory moves
 
     @property
     def total(self) -> int:

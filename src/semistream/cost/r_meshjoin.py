@@ -9,10 +9,15 @@ from __future__ import annotations
 
 from semistream.cost.case import Case
 from semistream.cost.meshjoin import mesh
+from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 
 
 def predict(case: Case) -> Prediction:
+    return at_rest(case, _grouped)
+
+
+def _grouped(case: Case) -> Prediction:
     group = case.join.group_pages
     if group is None:
         group = case.settings.reduced_group_bytes // max(1, case.table.max_page_bytes)

@@ -84,6 +84,7 @@ def sweep(case: Case) -> Prediction:
     admitted = rounds if sweeps else 1.0  # a drained batch that the window holds: at once
     add_admission(work, case, tuples, tuples * hit, rounds=max(admitted, min(1.0, tuples)))
     work.add("sweep.visit", visits)
+    work.add("sweep.request", requests)
     work.add("sweep.page", pages)
     work.add("sweep.tuple", missed)
     work.add("batch", min(portions(rounds, missed, case.output_rows), missed))

@@ -37,17 +37,18 @@ def predict(case: Case) -> Prediction:
         waiting = tuples * (1.0 - pinned.share)
         last = min(waiting, float(window))
         iterations = (waiting - last) / steady.served
+        admissions = iterations + 1.0
         iterations += max(1.0, pinned.rest.visited(last * (1.0 - traffic.absent)))
         held, longest = waiting / 2, tuples
     else:
-        iterations = 1.0
+        iterations = admissions = 1.0
         tuples = steady.served / max(1e-9, 1.0 - pinned.share)
         # As many slots as come free in an iteration hold tuples of pinned pages.
         tuples = min(tuples, float(window))
         held, longest = float(window), steady.age / max(1e-9, 1.0 - pinned.share)
     read = iterations * size
     work = Work(case)
-    add_admission(work, case, tuples, 0.0, rounds=min(iterations, tuples))
+    add_admission(work, case, tuples, 0.0, rounds=min(admissions, tuples))
     add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=tuples)
     rows = iterations * pages * case.rows_per_page
     work.add("pinned.row", rows)

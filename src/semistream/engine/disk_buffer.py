@@ -40,6 +40,13 @@ class DiskBuffer:
     def close(self) -> None:
         self.reader.close()
 
+    def resize(self, pages: int) -> None:
+        """Hold up to this many pages instead. If this fails, it holds none until it is repeated."""
+        self.reader.close()
+        self.pages = 0
+        self.reader = self._source.reader(pages, self._context.direct)
+        self.pages = pages
+
     def read(self, first: int, count: int) -> list[pa.RecordBatch]:
         reader = self.reader
         return self._counted(first, count, lambda: reader.read(first, count))

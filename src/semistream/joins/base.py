@@ -44,7 +44,8 @@ class Join(ABC):
     how
         ``inner``, ``left``, ``left_semi`` or ``left_anti``.
     disk_buffer_pages
-        Pages read at once (b in the papers). Default: a share of the budget.
+        Pages read at once (b in the papers). Default: a share of the budget, with which MESHJOIN,
+        HYBRIDJOIN and their cached forms start (``adapt``).
     adapt
         Whether a run moves memory between its parts, or pins other pages, when what it observes
         of the stream calls for it. Default: of parts that were not configured. Joins that have
@@ -59,6 +60,7 @@ class Join(ABC):
     name: ClassVar[str]
     needs_order: ClassVar[bool] = True
     needs_key: ClassVar[bool] = True  # False: conditions alone will do
+    can_move_buffer: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "memory", parse_size(self.memory))
@@ -78,6 +80,11 @@ class Join(ABC):
     def moves_memory(self) -> bool:
         """Whether memory moves between front stage and window during a run."""
         return False
+
+    @property
+    def moves_buffer(self) -> bool:
+        """Whether memory moves between disk buffer and window during a run."""
+        return self.can_move_buffer and self.adapts(self.disk_buffer_pages is None)
 
     def open(
         self,

@@ -43,6 +43,7 @@ class CachedHybridJoin(CachedJoin):
     """
 
     name: ClassVar[str] = "chybridjoin"
+    can_move_buffer: ClassVar[bool] = True
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         return plan_hybrid(self, table, stream, settings, front=self.front_share, cache=self.cache)

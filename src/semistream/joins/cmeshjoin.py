@@ -34,6 +34,7 @@ class CachedMeshJoin(CachedJoin):
     """
 
     name: ClassVar[str] = "cmeshjoin"
+    can_move_buffer: ClassVar[bool] = True
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         pages = buffer_pages(self, table, settings.buffer_share, settings.mesh_buffer_bytes)

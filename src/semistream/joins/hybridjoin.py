@@ -75,6 +75,7 @@ class HybridJoin(Join):
     """
 
     name: ClassVar[str] = "hybridjoin"
+    can_move_buffer: ClassVar[bool] = True
 
     def plan(self, table: TableShape, stream: StreamShape, settings: Settings) -> MemoryPlan:
         return plan_hybrid(self, table, stream, settings)
@@ -113,6 +114,7 @@ class Hybrid(WindowPolicy):
     window: QueueWindow
     window_kind = QueueWindow
     can_release = True
+    least_served = 1.0  # the tuple that is read for
     _position = 1.0  # in the queue, of the tuple whose partition is read; 1: the oldest
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:

@@ -65,6 +65,7 @@ class MeshJoin(Join):
     """
 
     name: ClassVar[str] = "meshjoin"
+    can_move_buffer: ClassVar[bool] = True
     needs_order: ClassVar[bool] = False
     needs_key: ClassVar[bool] = False
 
@@ -93,8 +94,13 @@ class Mesh(WindowPolicy):
 
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         super().attach(source, table, plan)
+        self.buffer_resized()
+
+    def buffer_resized(self) -> None:
+        """Start a cycle with the first page, in partitions of this size."""
+        table = self.table
         group = self._group or self._group_bytes // max(1, table.max_page_bytes)
-        group = max(group, 0 if self._group else plan.buffer_pages)
+        group = max(group, 0 if self._group else self.buffer.pages)
         self._partition_pages = max(1, min(group, table.num_pages))
         self._partitions = max(1, -(-table.num_pages // self._partition_pages))
         self._chunks: deque[list[int]] = deque()  # [tuples, partitions joined], oldest first

@@ -41,6 +41,7 @@ class ReducedMeshJoin(Join):
     group_pages: int | None = None
 
     name: ClassVar[str] = "r-meshjoin"
+    can_move_buffer: ClassVar[bool] = True
     needs_order: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
