@@ -131,7 +131,7 @@ class Overloaded(RuleBasedStateMachine):
             self.found += naive.rows_of([rows])
             break
 
-    @precondition(lambda self: self.sheds)
+    @precondition(lambda self: self.sheds and not self.parks)
     @rule(keys=st.lists(KEYS | st.none(), min_size=1, max_size=120), times=st.integers(1, 5))
     def full_disk(self, keys: list[int | None], times: int) -> None:
         """No file can be written for a while: a batch is accepted, or an error says that not."""
