@@ -1,7 +1,8 @@
 """Writes the tables of results into the pages of docs/.
 
     python -m lab.bench_tables                                  # from lab/results/
-    python -m lab.bench_tables --results other/ --page page.md  # other files
+    python -m lab.bench_tables --results other/ --docs pages/   # other folders
+    python -m lab.bench_tables --page page.md                   # one page for all tables
 
 A benchmark that has no results keeps its part of the page as it is.
 """
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         if not results.exists():
             console.print(f"{results} does not exist: the table stays as it is")
             continue
-        target = options.page or DOCS / page
+        target = options.page or options.docs / page
         tables.insert(target, name, markdown(json.loads(results.read_text())))
         console.print(f"{name}: written to {target}")
         found += 1
@@ -56,6 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the JSON results")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the pages")
     parser.add_argument("--page", type=Path, help="one page for all tables")
     return parser
 

@@ -21,7 +21,7 @@ def copy(tmp_path: Path) -> Path:
 
 def test_pages_have_the_figures_of_the_results(copy: Path) -> None:
     assert docs_tables.main(["--docs", str(copy)]) == 0
-    assert bench_tables.main(["--page", str(copy / "benchmarks.md")]) == 0
+    assert bench_tables.main(["--docs", str(copy)]) == 0
     for page in sorted(DOCS.glob("*.md")):
         assert (copy / page.name).read_text() == page.read_text(), (
             f"{page.name} differs from its results: run `make bench-tables`"

@@ -21,6 +21,7 @@ from semistream.errors import MasterTableError
 from semistream.master import MasterTable, build, change, changes, manifest, vacuum
 from semistream.master.changed import ChangedCodes
 from semistream.master.manifest import Manifest, SegmentInfo
+from semistream.master.newest import NewestVersion
 from semistream.master.store import LocalStore
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
@@ -56,12 +57,18 @@ def _open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> _
 class LightTable(MasterTable):
     """Opens what :func:`light` makes the real code write."""
 
-    def __init__(self, path: str, manifest: Manifest, pinned: bool, mapped: bool = False) -> None:
+    def __init__(
+        self, path: str, manifest: Manifest, pinned: bool, mapped: bool = False, known: Any = None
+    ) -> None:
         self.path = path
         self.manifest = manifest
         self.pinned = pinned
+        self.mapped = mapped
+        self.version, self.key = manifest.version, manifest.key  # type: ignore[misc]
+        self.unique, self.created = manifest.unique, manifest.created  # type: ignore[misc]
         self.store = LocalStore(path)
         self.codes = manifest.key_codes()
+        self._newest_number = NewestVersion(self.store, manifest.version)
         self.contents = []
         for info in manifest.segments:
             data = _open_segment(self.store, manifest, info).file.getvalue()

@@ -95,5 +95,11 @@ class Extension(Policy):
     def longest_wait(self) -> int | None:
         return self.inner.longest_wait
 
+    def gives_way(self, new: MemoryPlan) -> bool:
+        return self.inner.gives_way(new)
+
+    def give_way(self, new: MemoryPlan) -> MemoryPlan:
+        return self.inner.give_way(new)
+
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         return self.inner.outgrown(plan, new)

@@ -198,7 +198,7 @@ class Division:
         reserved: int = 0,
     ) -> None:
         self.budget = budget = parse_size(join.memory)
-        self._join, self._table = join, table
+        self._join, self._table, self._least = join, table, least + reserved
         row = output_row_bytes(join, table, stream)
         seen = row + (0 if stream.layout else _UNSEEN_TUPLE)
         self.fixed = table.index_bytes + disk
@@ -215,17 +215,19 @@ class Division:
         self.output_rows = output_rows(self.output, row, settings.slice_rows)
         self.rest = budget - self.fixed - self.output
 
-    def part(self, part: Part, what: str) -> int:
-        """Bytes of an optional part; a fraction shrinks if memory is tight."""
+    def part(self, part: Part, what: str, others: int = 0) -> int:
+        """Bytes of an optional part; a fraction shrinks if memory is tight: to half of what is
+        spare, or to the same fraction of what output and ``others`` leave."""
         if isinstance(part, float):
-            return int(min(part * self.budget, self.spare * max(part, 0.5)))
+            fit = max(self.spare / 2, part * (self.rest - self._least - others))
+            return int(min(part * self.budget, fit))
         return parse_size(part, what)
 
     def front_stage(
-        self, part: Part, cache: str, what: str = "front_stage"
+        self, part: Part, cache: str, what: str = "front_stage", others: int = 0
     ) -> tuple[CacheSize | None, int]:
         """The front stage's size and its bytes; (None, 0) if no row fits."""
-        nbytes = self.part(part, what)
+        nbytes = self.part(part, what, others)
         table = self._table
         size = front_stage_size(cache, table.cached_types, nbytes, table.cached_heap_bytes)
         return (size, nbytes) if size.capacity and size.nbytes <= nbytes else (None, 0)

@@ -123,7 +123,7 @@ class MasterTable:
 
         columns = History.of(history, valid_to)
         version = build(data, path, key, unique, page_bytes, memory, overwrite, progress, columns)
-        return open_published(path, version)
+        return open_published(path, version, cls)
 
     @classmethod
     def open(
@@ -421,20 +421,24 @@ class MasterTable:
     def _at(self, version: int) -> MasterTable:
         if version == self.version:
             return self
-        return open_published(self.path, version)
+        return open_published(self.path, version, type(self))
 
 
-def open_published(path: str | os.PathLike[str], version: int) -> MasterTable:
+def open_published(
+    path: str | os.PathLike[str], version: int, kind: type[MasterTable] = MasterTable
+) -> MasterTable:
     """The version just published; a later one based on it if it was vacuumed already."""
     try:
-        return _reopen(os.fspath(path), version, pinned=False)
+        return _reopen(os.fspath(path), version, False, kind)
     except MasterTableError:
         if version in manifests.list_versions(LocalStore(path)):
             raise
-        return MasterTable.open(path)
+        return kind.open(path)
 
 
-def _reopen(path: str, version: int, pinned: bool) -> MasterTable:
-    table = MasterTable.open(path, version)
+def _reopen(
+    path: str, version: int, pinned: bool, kind: type[MasterTable] = MasterTable
+) -> MasterTable:
+    table = kind.open(path, version)
     table.pinned = pinned
     return table

@@ -129,8 +129,8 @@ def _divided(
     )
     if stream.layout is None:
         return plan
-    size, front_bytes = division.front_stage(front, cache)
     gathered = division.output_rows * table.max_row_bytes
+    size, front_bytes = division.front_stage(front, cache, others=gathered)
     rest = division.rest - front_bytes - gathered
     spare = max(0, rest - least)
     offers = 1 + spare // 16 // max(1, table.max_row_bytes)
