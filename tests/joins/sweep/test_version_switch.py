@@ -27,7 +27,9 @@ def rows(keys: Any, version: int) -> pa.Table:
 class Changing:
     """A run with waiting tuples, and what every tuple should meet."""
 
-    def __init__(self, folder: Path, memory: int = 1_000_000, **options: Any) -> None:
+    def __init__(
+        self, folder: Path, memory: int = 1_000_000, mapped: bool | str = False, **options: Any
+    ) -> None:
         self.random = np.random.default_rng(1)
         self.versions = np.zeros(KEYS, np.int64)
         self.table = build(
@@ -36,7 +38,8 @@ class Changing:
         self.observer = RecordingObserver()
         options = {"disk_buffer_pages": 8, **options}
         join = ss.SweepJoin(memory=memory, how="left", **options)
-        self.run = join.open(self.table, on="k", observer=self.observer)
+        opened = ss.MasterTable.open(self.table.path, mapped=mapped)
+        self.run = join.open(opened, on="k", observer=self.observer)
         self.expected: list[tuple[int, int]] = []
         self.found: list[tuple[int, int]] = []
         self.iterations: list[int] = []
@@ -169,9 +172,12 @@ def test_a_switch_that_is_given_up(changing: Changing) -> None:
     assert run.stats.waiting == 0
 
 
-def test_larger_pages_in_a_delta_do_not_empty_the_window(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mapped", [False, "resident"])
+def test_larger_pages_in_a_delta_do_not_empty_the_window(
+    mapped: bool | str, tmp_path: Path
+) -> None:
     """Stretches keep their number of pages, though the largest page of the table is another."""
-    changing = Changing(tmp_path, disk_buffer_pages=None)
+    changing = Changing(tmp_path, mapped=mapped, disk_buffer_pages=None)
     for _ in range(80):
         changing.push()
     assert changing.run.stats.waiting > 5 * PUSH

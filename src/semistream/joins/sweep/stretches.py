@@ -48,6 +48,7 @@ class Stretches:
     """The stretches of one version of a table."""
 
     def __init__(self, index: PageIndex, pages: int) -> None:
+        self.pages = pages  # of a stretch
         self.first_page = first_pages(index.continues, pages, index.boundaries)
         self.index = index
         self.by_code = index.by_code

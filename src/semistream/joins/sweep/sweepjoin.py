@@ -193,7 +193,7 @@ class Sweep(Policy):
             cache = "counting with a sketch" if self._mover.idle else "counting"
             share = self._mover.share
         held = 0 if self.front is None or self._is_moving else self.front.nbytes
-        pages = self._reads.pages if self.held else None
+        pages = self._stretches.pages if self.held else None
         return plan_run(self.join, table, stream, settings, share, cache, held, pages)
 
     @property
