@@ -37,7 +37,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -56,6 +56,7 @@ from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
 from semistream.engine.window_policy import check_tuples_fit
 from semistream.joins.base import Join
+from semistream.joins.sweep.growing_index import GrowingIndex
 from semistream.joins.sweep.offers import Offers
 from semistream.joins.sweep.plan import SweepPlan, plan_run, plan_sweep, visit_scratch
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
@@ -125,8 +126,7 @@ class Sweep(Policy):
             self._mover = MemoryMover(starting_at(LIMITS, join.front_stage, join.memory))
         self._served_before = 0  # tuples, when the front stage was last aged
         self._switch = VersionSwitch()
-        self._chunks_to_give = 0  # of the window, at a switch to a table with a larger index
-        self._allocated: SweepPlan
+        self._index_growth = GrowingIndex(self.context.settings.index_step_share)
         self._visits: deque[Visit] = deque()
         self._route: Route
         self._absent_keys: AbsentKeys
@@ -176,7 +176,7 @@ class Sweep(Policy):
         self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
     ) -> None:
         self._switch.prepare(old, new, self._stretches, plan.buffer_pages, fits)
-        self._chunks_to_give = self._chunks_for(plan)
+        self._index_growth.prepare(self._window, plan)
         self._visits = deque(self._switch.urgent_first(self._visits))
 
     @property
@@ -184,7 +184,7 @@ class Sweep(Policy):
         window = self._window
         if window is None or not self.held:
             return True
-        has_room = window.free_chunks >= self._chunks_to_give
+        has_room = window.free_chunks >= self._index_growth.chunks
         return has_room and self._switch.is_ready(window, self._visits, self._route)
 
     def plan(self, table: TableShape, stream: StreamShape) -> MemoryPlan:
@@ -204,7 +204,7 @@ class Sweep(Policy):
         assert isinstance(plan, SweepPlan)
         assert plan.window is not None
         assert self.intake.layout is not None
-        table, self._allocated = self._table, plan
+        table, self._index_growth.plan = self._table, plan
         # Before rows are copied from one front stage to another: no tuple waits, and both front
         # stages beside the old window would exceed the budget.
         self._window = None
@@ -221,39 +221,16 @@ class Sweep(Policy):
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
 
     def gives_way(self, new: MemoryPlan) -> bool:
-        assert self._window is not None
-        return self._chunks_for(new) <= self._window.chunks // 2 and not self._has_wider_rows(new)
+        return self._window is not None and self._index_growth.fits(self._window, new)
 
     def give_way(self, new: MemoryPlan) -> MemoryPlan:
-        plan, window, chunks = self._allocated, self._window, self._chunks_for(new)
-        assert plan.window is not None
-        assert window is not None
-        window.shrink(chunks, self._visits)
-        self._set_enough(window)
-        table = plan.table + self._bytes_for(new)
-        size = replace(plan.window, capacity=window.capacity, nbytes=window.nbytes)
-        self._allocated = replace(plan, table=table, growth=0, window=size)
-        return self._allocated
-
-    def _bytes_for(self, new: MemoryPlan) -> int:
-        """What the table needs more than its part, and some for the changes that come next."""
-        assert isinstance(new, SweepPlan)
-        more = new.table - new.growth - self._allocated.table
-        return more + new.budget // self.context.settings.index_step_share if more > 0 else 0
-
-    def _chunks_for(self, new: MemoryPlan) -> int:
-        """Chunks of the window that have these bytes."""
-        return 0 if self._window is None else self._window.chunks_in(self._bytes_for(new))
-
-    def _has_wider_rows(self, new: MemoryPlan) -> bool:
-        assert isinstance(new, SweepPlan)
-        return new.widest_row > self._allocated.widest_row
+        assert self._window is not None
+        plan = self._index_growth.shrink(self._window, new, self._visits)
+        self._set_enough(self._window)
+        return plan
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
-        """Also if rows that are being gathered may take more than was set apart."""
-        assert isinstance(plan, SweepPlan)
-        assert isinstance(new, SweepPlan)
-        return new.table - new.growth > plan.table or self._has_wider_rows(new)
+        return self._index_growth.outgrown(plan, new)
 
     @property
     def wants_new_plan(self) -> bool:
@@ -281,7 +258,9 @@ class Sweep(Policy):
     def take_in(self) -> None:
         window = self._window
         assert window is not None
-        self._switch.kept = self._chunks_to_give = 0  # a switch that was prepared did not happen
+        self._switch.kept = self._index_growth.chunks = (
+            0  # a switch that was prepared did not happen
+        )
         if not window.count:
             self._visit_output.hand_over()  # nothing waits, so every slot can be given back
         vacant = window.vacant
@@ -433,7 +412,7 @@ class Sweep(Policy):
         self._visit = self._loaded = self._unmatched_slots = None
         if (
             output.served_tuples >= self._enough
-            or self._chunks_to_give
+            or self._index_growth.chunks
             or output.served_visits >= self.context.settings.visits_per_batch
         ):
             output.hand_over()

@@ -1,0 +1,63 @@
+"""The window gives way to an index that grows with every change of the table.
+
+Dividing memory again would empty the window. So the window becomes smaller in place, in steps that
+also make room for the changes that come next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from semistream.engine.plan import MemoryPlan
+from semistream.joins.sweep.plan import SweepPlan
+from semistream.joins.sweep.read_ahead import Visit
+from semistream.joins.sweep.stretch_window import StretchWindow
+
+
+class GrowingIndex:
+    """``plan`` is how memory is divided now; ``chunks`` of the window are given at the switch that
+    is being prepared. A step is ``budget // step_share`` bytes."""
+
+    plan: SweepPlan
+
+    def __init__(self, step_share: int) -> None:
+        self._step_share = step_share
+        self.chunks = 0
+
+    def prepare(self, window: StretchWindow | None, new: MemoryPlan) -> None:
+        self.chunks = 0 if window is None else self._chunks(window, new)
+
+    def fits(self, window: StretchWindow, new: MemoryPlan) -> bool:
+        """Whether the window can become smaller by as much, while tuples wait."""
+        return self._chunks(window, new) <= window.chunks // 2 and not _wider(self.plan, new)
+
+    def shrink(self, window: StretchWindow, new: MemoryPlan, found: Sequence[Visit]) -> SweepPlan:
+        """Make the window smaller; ``found`` are the visits whose tuples left their lists."""
+        assert self.plan.window is not None
+        table = self.plan.table + self._bytes(new)
+        window.shrink(self._chunks(window, new), found)
+        size = replace(self.plan.window, capacity=window.capacity, nbytes=window.nbytes)
+        self.plan = replace(self.plan, table=table, growth=0, window=size)
+        return self.plan
+
+    @staticmethod
+    def outgrown(plan: MemoryPlan, new: MemoryPlan) -> bool:
+        """Also if rows that are being gathered may take more than was set apart."""
+        assert isinstance(new, SweepPlan)
+        return new.table - new.growth > plan.table or _wider(plan, new)
+
+    def _bytes(self, new: MemoryPlan) -> int:
+        """What the table needs more than its part, and some for the changes that come next."""
+        assert isinstance(new, SweepPlan)
+        more = new.table - new.growth - self.plan.table
+        return more + new.budget // self._step_share if more > 0 else 0
+
+    def _chunks(self, window: StretchWindow, new: MemoryPlan) -> int:
+        return window.chunks_in(self._bytes(new))
+
+
+def _wider(plan: MemoryPlan, new: MemoryPlan) -> bool:
+    assert isinstance(plan, SweepPlan)
+    assert isinstance(new, SweepPlan)
+    return new.widest_row > plan.widest_row
