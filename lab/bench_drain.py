@@ -26,7 +26,7 @@ from typing import Any
 from rich.console import Console
 
 import semistream as ss
-from lab import command, fresh_process, machine
+from lab import command, fresh_process, machine, page_cache
 from lab.build_once import DATA
 from lab.command import RESULTS
 from lab.drain import report as reports
@@ -126,6 +126,7 @@ def run(
     results: list[dict[str, Any]] = []
     report: dict[str, Any] = {}
     held: EngineData | None = None  # a table that this run has built
+    read: EngineData | None = None  # the table in the page cache
     try:
         for cell in cells:
             if held is not None and held != cell.data:
@@ -133,6 +134,11 @@ def run(
             if not cell.data.is_prepared:
                 held = cell.data
             cell.data.prepare(log)
+            if cell.data != read:
+                # Read anew, the page cache holds the files in large folios, whatever ran before:
+                # mapping small ones takes several times as long.
+                page_cache.drop(cell.data.folder)
+                read = cell.data
             cell.data.warm()
             load = machine.load()
             found = fresh_process.run(measure, cell, TIME_LIMIT)

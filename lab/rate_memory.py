@@ -96,15 +96,17 @@ def caption(held: dict[str, Any]) -> str:
     """What the README says below the chart, on one line."""
     loads = [cell["load"][0] for cell in held["cells"]]
     cores = held["machine"]["cores"]
-    others = "that others used " if max(loads) > cores else ""
+    where = f"a quiet machine (load {max(loads):.1f} at most on {cores} cores)"
+    if max(loads) > cores:
+        where = f"a machine that others used (load up to {max(loads):.0f} on {cores} cores)"
     filling = sum(not cell.get("steady", True) for cell in held["cells"])
+    marks = f"a hollow mark ({filling} of {len(held['cells'])}) was still filling its window. "
     return (
         f"R has {ROWS // 10**6} million rows of 113 bytes in a warm page cache; the stream's keys "
         "are Zipf(1), scattered, in batches of 100,000; every answer is checked. A process may use "
         "256 MiB more for its libraries, where DuckDB keeps a part of the table. One run on "
-        f"{held['machine']['time'][:10]}, on a machine {others}(load {min(loads):.0f} to "
-        f"{max(loads):.0f} on {cores} cores), {'hence ' if others else ''}rates per second of CPU "
-        f"time; a hollow mark ({filling} of {len(held['cells'])}) was still filling its window. "
+        f"{held['machine']['time'][:10]}, on {where}, rates per second of CPU time"
+        f"{'; ' + marks if filling else '. '}"
         "`python -m lab.rate_memory` draws it from `lab/results/rate-memory.json`."
     )
 

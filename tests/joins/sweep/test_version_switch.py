@@ -230,7 +230,9 @@ def test_a_vacuum_between_two_pushes_does_not_empty_the_front_stage(changing: Ch
     changing.check()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))]
+)
 @pytest.mark.parametrize("has_text", [False, True])
 def test_the_window_gives_way_to_an_index_that_grows(
     has_text: bool, seed: int, tmp_path: Path
