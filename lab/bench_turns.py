@@ -110,8 +110,8 @@ def main() -> int:
             "push": 50_000,
             "check_tuples": 50_000 // share,
             "warm_tuples": 2_000_000 // share,
-            "warm_seconds": options.seconds,
-            "tuples": 6_000_000 // share,
+            "warm_seconds": 4 * options.seconds,  # until memory has moved to where it stays
+            "tuples": 12_000_000 // share,
             "seconds": options.seconds,
             "exponent": exponent,
             "scattered": ranks == "scattered",

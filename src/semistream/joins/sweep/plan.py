@@ -65,9 +65,9 @@ def plan_sweep(
     front: Part,
     cache: str,
 ) -> SweepPlan:
-    """With room for an index that grows, if the budget allows it, so that memory need not be
-    divided again, nor the window be emptied, at every change of the table."""
-    if not table.by_code:
+    """With room for an index that grows, if the table has changed before and the budget allows it,
+    so that the window need not give way at every change."""
+    if not (table.by_code and table.boundaries):
         return _divided(join, table, stream, settings, front, cache)
     # As much again as changes have taken so far: then memory is divided ever more rarely.
     changed = table.index_bytes - _INDEX_BYTES * table.num_pages
