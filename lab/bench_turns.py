@@ -109,7 +109,7 @@ def main() -> int:
             "direct": mode == "direct",
             "push": 50_000,
             "check_tuples": 50_000 // share,
-            "warm_tuples": 2_000_000 // share,
+            "warm_tuples": 8_000_000 // share,
             "warm_seconds": 4 * options.seconds,  # until memory has moved to where it stays
             "tuples": 12_000_000 // share,
             "seconds": options.seconds,
