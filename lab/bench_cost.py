@@ -1,7 +1,7 @@
 """The cost benchmark: what the models predict beside what is measured. On a quiet machine:
 
-    python -m lab.bench_cost --size small --parts rates --minutes 12    # R = 2 million rows
-    python -m lab.bench_cost --size full --parts rates --minutes 15     # R = 20 million rows
+    python -m lab.bench_cost --size small --parts rates --passes 3      # R = 2 million rows
+    python -m lab.bench_cost --size full --parts rates --passes 2       # R = 20 million rows
     python -m lab.bench_cost --size small --parts grid,auto --minutes 10
     python -m lab.bench_cost --size small --parts least --minutes 4
     python -m lab.bench_cost --size small --parts moved --minutes 4
@@ -20,7 +20,9 @@ with the cells that are missing; results of another commit are discarded (``--fr
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
 machine is calibrated once per table. Results go to lab/results/cost-small.json or cost.json after
 every cell. A rate is tuples per second of processor time; where other processes run, this compares
-better than the clock. The exit code is 1 if a target is missed.
+better than the clock. Other guests of the same host can still halve the speed of a core for some
+seconds: with ``--passes`` all rates are measured again, in later passes, and the best of a cell's
+rates counts (all are kept). The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -282,8 +284,14 @@ class Results:
             found |= {part: [] for part in PARTS}
         self.report = found
 
-    def has(self, task: Task) -> bool:
-        return any(entry["name"] == task.name for entry in self.report[task.part])
+    def passes(self, task: Task) -> int:
+        """How often this was measured."""
+        known = self._entry(task)
+        return 0 if known is None else len(known.get("passes", [None]))
+
+    def _entry(self, task: Task) -> dict[str, Any] | None:
+        found = (entry for entry in self.report[task.part] if entry["name"] == task.name)
+        return next(found, None)
 
     def factors(self, task: Task) -> Machine:
         """Calibrated once for each table, and kept with the results."""
@@ -303,13 +311,22 @@ class Results:
         return Machine(known["factors"], page_bytes=known["page_bytes"], **pairs)
 
     def add(self, task: Task, entry: dict[str, Any]) -> None:
-        self.report[task.part].append(entry)
+        known = self._entry(task)
+        if known is None:
+            self.report[task.part].append(entry)
+        else:
+            rates = [*known.get("passes", [known.get("rate")]), entry.get("rate")]
+            known |= {**_better(known, entry), "passes": rates}
         self.report["machine"]["load_after"] = machine.load()
         self.report["summary"] = cost_report.summary(self.report)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_suffix(".part")
         part.write_text(json.dumps(self.report, indent=1) + "\n")
         part.replace(self.path)
+
+
+def _better(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return other if other.get("rate", 0.0) > one.get("rate", 0.0) else one
 
 
 def _commit() -> str:
@@ -326,10 +343,17 @@ def _git(*command: str) -> str:
     return found.stdout.strip()
 
 
-def run(todo: list[Task], results: Results, minutes: float, log: Callable[[str], None]) -> int:
+def run(
+    todo: list[Task], results: Results, minutes: float, log: Callable[[str], None], passes: int = 1
+) -> int:
     """Measure what is missing, as long as there is time; returns what is still missing."""
     until = time.perf_counter() + 60 * minutes
-    missing = [task for task in todo if not results.has(task)]
+    missing = [
+        task
+        for number in range(passes)
+        for task in todo
+        if results.passes(task) <= number < (passes if task.part == "rates" else 1)
+    ]
     while missing and time.perf_counter() < until:
         task = missing.pop(0)
         entry = task.work(results.factors(task))
@@ -344,6 +368,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help="rates, grid, auto, least, moved")
     parser.add_argument("--joins", help="names, comma-separated; default: all")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit")
+    parser.add_argument("--passes", type=int, default=1, help="of the rates; the best one counts")
     parser.add_argument("--fresh", action="store_true", help="discard what is there")
     parser.add_argument("--out", help="path of the JSON results")
     options = parser.parse_args(arguments)
@@ -358,7 +383,7 @@ def main(arguments: list[str] | None = None) -> int:
 
     out = Path(options.out) if options.out else RESULTS / size.file
     results = Results(out, options.fresh, log)
-    missing = run(tasks(size, parts, joins), results, options.minutes, log)
+    missing = run(tasks(size, parts, joins), results, options.minutes, log, options.passes)
     report = results.report
     cost_report.show(report, console)
     if missing:

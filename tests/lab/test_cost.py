@@ -67,6 +67,29 @@ def test_a_slice_is_continued_and_never_mixed_with_another_commit(
     assert found["pairs of joins in the right order"] == 1.0
 
 
+def test_the_best_of_several_passes_counts(tmp_path: Path, no_tables: None) -> None:
+    rates = iter([3e6, 1e6, 2e6, 5e6])  # of two cells, in two passes
+    done: list[str] = []
+
+    def work(name: str) -> Any:
+        def measured(factors: Machine) -> dict[str, Any]:
+            done.append(name)
+            return rate_entry(name, name, next(rates), 4e6)
+
+        return measured
+
+    todo = [Task("rates", name, 1, "plain", work(name)) for name in "ab"]
+    results = Results(tmp_path / "cost.json", False, lambda text: None)
+    assert run(todo, results, 1.0, lambda text: None, passes=1) == 0
+    assert run(todo, results, 1.0, lambda text: None, passes=2) == 0
+    assert done == ["a", "b", "a", "b"]
+    found = {entry["name"]: entry for entry in results.report["rates"]}
+    assert {name: entry["rate"] for name, entry in found.items()} == {"a": 3e6, "b": 5e6}
+    assert found["a"]["passes"] == [3e6, 2e6]
+    assert run(todo, results, 1.0, lambda text: None, passes=2) == 0
+    assert len(done) == 4, "nothing is missing"
+
+
 @pytest.mark.parametrize(
     ("part", "entry", "says"),
     [

@@ -98,7 +98,7 @@ def test_the_intervals_of_runs_cover_the_truth(tmp_path: Path) -> None:
         chance = np.random.default_rng(1000 + seed)
         batches = [batch(chance.integers(0, 400, 200).tolist(), i) for i in range(0, 6000, 200)]
         options = {"rate": 0.3, "seed": seed, "sums": ["v"]}
-        with shedding_run(master, tmp_path / str(seed), "random", **options) as run:
+        with shedding_run(master, tmp_path / str(seed), "random", memory=88_000, **options) as run:
             for number, one in enumerate(batches):
                 run.offer(one)
                 if chance.random() < 0.3 or number in (8, 9, 10):

@@ -75,7 +75,7 @@ class ParkingRun(WrappedRun):
         """One iteration. A paused stream moves to a new version of the table here."""
         self._expire()
         self._move_on()
-        if self._has_room:
+        if not self._is_empty and self._has_room:
             self._requeue_arrivals()
         return self._served(self.inner.step(), None)
 
@@ -154,6 +154,8 @@ class ParkingRun(WrappedRun):
 
     def _expire(self) -> None:
         """Move tuples that are too old, or too many, to the dead letters."""
+        if not self._store.files:
+            return
         age, most = self.options.seconds, self.options.max_rows
         if age is not None:
             why = f"no version of the table had its key within max_age={self.options.max_age}"
@@ -208,8 +210,9 @@ class ParkingRun(WrappedRun):
 
     def _acknowledge(self) -> None:
         """With ``recover="all"``: all tuples that came back have been served, forget them."""
-        is_served = not self.stats.waiting and not self._gathered
-        if self.options.recover == "all" and self._store.in_flight and is_served:
+        if not self._store.in_flight or self.options.recover != "all":
+            return
+        if not self.stats.waiting and not self._gathered:
             self._store.checkpoint()
 
     def _move_on(self) -> bool:
@@ -228,6 +231,11 @@ class ParkingRun(WrappedRun):
         return self.inner.push(empty)  # type: ignore[no-any-return]
 
     @property
+    def _is_empty(self) -> bool:
+        """Whether no tuple is parked or gathered, as in most calls of most runs."""
+        return not self._store.files and not self._gathered
+
+    @property
     def _has_room(self) -> bool:
         """Whether tuples may come back: those that came before them have been taken in."""
         inner = self.inner
@@ -238,6 +246,8 @@ class ParkingRun(WrappedRun):
 
         Their file is not looked at again before the next version.
         """
+        if self._is_empty:
+            return False
         version, source = self.inner.version, self.inner.source
         if any(part[2] < version for part in self._gathered):
             self._write()

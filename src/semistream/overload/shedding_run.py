@@ -284,9 +284,10 @@ class SheddingRun(WrappedRun):
 
     def acknowledge(self) -> None:
         """With ``recover="all"``: if all returned tuples have been served, forget them on disk."""
-        is_served = not self.stats.waiting and not self.holds_back()
         store = self._store
-        if self.options.recover == "all" and store is not None and store.in_flight and is_served:
+        if store is None or not store.in_flight or self.options.recover != "all":
+            return
+        if not self.stats.waiting and not self.holds_back():
             store.checkpoint()
 
     @property

@@ -30,13 +30,24 @@ def take(columns: PageColumns, pairs: list[tuple[int, int]]) -> list[pa.Array]:
 @settings(max_examples=100)
 @given(st.data())
 def test_rows_of_pages(data: Any) -> None:
+    """Also if buffers are used again: rows that were taken before stay as they are."""
     pages = data.draw(paged_columns())
-    pairs = data.draw(rows_of(pages))
-    columns = take(filled(pages), pairs)
-    for column in columns:
-        column.validate(full=True)
-    assert [c.type for c in columns] == [c.type for c in pages[0]]
-    assert [c.to_pylist() for c in columns] == [c.to_pylist() for c in taken(pages, pairs)]
+    source = filled(pages)
+    calls = [data.draw(rows_of(pages)) for _ in range(3)]
+    for columns, pairs in [(take(source, pairs), pairs) for pairs in calls]:
+        for column in columns:
+            column.validate(full=True)
+        assert [c.type for c in columns] == [c.type for c in pages[0]]
+        assert [c.to_pylist() for c in columns] == [c.to_pylist() for c in taken(pages, pairs)]
+
+
+def test_large_buffers_are_not_kept() -> None:
+    columns = filled([[pa.array(["a", "b" * 100_000])]])
+    for _ in range(2):
+        assert take(columns, [(0, 1)])[0].to_pylist() == ["b" * 100_000]
+        assert columns.kept_bytes == 0
+    take(columns, [(0, 0)])
+    assert 0 < columns.kept_bytes < 1_000
 
 
 def test_a_bitmap_is_only_made_for_rows_that_are_null() -> None:

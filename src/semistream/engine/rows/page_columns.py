@@ -17,6 +17,9 @@ from semistream.engine.rows.layout import validity
 from semistream.engine.rows.node_buffers import NodeBuffers
 from semistream.kernels import column_forms as forms
 
+_FEW = 16  # rows for which making buffers costs more than copying the rows out of them
+_MOST_KEPT = 64 << 10  # bytes of such buffers
+
 
 class PageColumns:
     """Buffer addresses of some columns, for a fixed number of pages."""
@@ -25,12 +28,14 @@ class PageColumns:
         self.nodes = ColumnNodes(types)
         self._pages: list[Any] = [None] * places  # they own the buffers
         self.addresses = np.zeros((forms.PAGE_ROWS, len(self.nodes), places), np.int64)
+        self._few: NodeBuffers | None = None  # for calls that take a few rows
 
     def at_addresses(self, addresses: Any) -> PageColumns:
         """The same columns of other pages, whose buffers have these addresses."""
         other = PageColumns.__new__(PageColumns)
         other.nodes = self.nodes
         other.addresses = addresses
+        other._few = None
         return other
 
     def put(self, place: int, columns: Sequence[pa.Array]) -> None:
@@ -64,10 +69,30 @@ class PageColumns:
 
     def take(self, pages: Any, rows: Any) -> list[pa.Array]:
         """All columns of row ``rows[i]`` of the page at place ``pages[i]``, for every i."""
+        if len(rows) <= _FEW:
+            return self._take_few(pages, rows)
         buffers = NodeBuffers(self.nodes, len(rows))
         buffers.allocate()
         buffers.append(self.addresses, pages, rows, 0)
         return buffers.arrays(len(rows))
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of buffers that are kept for the next call."""
+        return 0 if self._few is None else self._few.nbytes
+
+    def _take_few(self, pages: Any, rows: Any) -> list[pa.Array]:
+        """The same, with buffers that are kept for the next call."""
+        buffers = self._few
+        if buffers is None:
+            buffers = self._few = NodeBuffers(self.nodes, _FEW)
+            buffers.allocate()
+        buffers.reset()
+        buffers.append(self.addresses, pages, rows, 0)
+        arrays = buffers.arrays(len(rows), copy=True)
+        if buffers.nbytes > _MOST_KEPT:
+            self._few = None
+        return arrays
 
 
 def _address(node: Node, values: pa.Buffer | None, offset: int) -> int:
