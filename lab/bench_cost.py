@@ -49,6 +49,7 @@ from semistream.cost import Machine
 from semistream.errors import BudgetError
 from semistream.tuning.calibrate import calibrate
 from semistream.tuning.search import settings_of, tuned
+from semistream.tuning.tuner import HEADROOM
 
 RESULTS = Path(__file__).resolve().parent / "results"
 PARTS = ("rates", "grid", "auto", "least", "moved")
@@ -193,7 +194,8 @@ def compare_grid(cell: CostCell, factors: Machine) -> dict[str, Any]:
 
 
 def least_memory(name: str, rows: int, rate: float, factors: Machine) -> CostCell | None:
-    """The smallest budget whose prediction reaches the rate, with the join's default settings."""
+    """The smallest budget whose prediction reaches the rate with the tuner's headroom, for the
+    join's default settings."""
     low, high = 0.05, 60.0
     for _ in range(24):
         middle = (low * high) ** 0.5
@@ -202,7 +204,7 @@ def least_memory(name: str, rows: int, rate: float, factors: Machine) -> CostCel
             found = predicted(cell, cell.data, factors).rate
         except BudgetError:
             found = 0.0
-        low, high = (middle, high) if found < rate else (low, middle)
+        low, high = (middle, high) if found < HEADROOM * rate else (low, middle)
     return None if high > 50 else CostCell(name, rows, high)
 
 

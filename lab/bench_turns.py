@@ -5,10 +5,11 @@
     python -m lab.bench_turns --before ../before --measure instructions   # needs Valgrind
 
 Every cell is measured in a fresh process pinned to one core, first with one checkout, then with the
-other, for several rounds; the order alternates. The ratio (now / before) is the median over the
-rounds: two runs that follow each other meet the same disk and the same neighbours. Each checkout
-has an R of its own under .data/, in its own format. The exit code is 1 if the ratio is below
---least for any cell.
+other, for several rounds; the order alternates. Two ratios (now / before) are shown: that of the
+best rounds, and the median of the rounds' ratios. What else the host does only slows a round down,
+at times by half, so the best of enough rounds is what the code can do; the median shows how quiet
+the machine was. Each checkout has an R of its own under .data/, in its own format. The exit code is
+1 if the ratio of the best rounds is below --least for any cell.
 
 With ``--measure instructions`` the ratio is instructions before / instructions now, on a smaller R
 (lab/turns_report.py); results go to lab/results/turns.json. This resolves differences that the
@@ -66,7 +67,7 @@ def measure_with(checkout: Path, cell: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(before: Path, cell: dict[str, Any], rounds: int) -> tuple[float, float, float]:
-    """The median rate of each checkout, before and now, and the median of their ratios."""
+    """The best rate of each checkout, before and now, and the median of the rounds' ratios."""
     rates: dict[Path, list[float]] = {before: [], HERE: []}
     for number in range(rounds):
         for checkout in (before, HERE) if number % 2 == 0 else (HERE, before):
@@ -76,7 +77,7 @@ def compare(before: Path, cell: dict[str, Any], rounds: int) -> tuple[float, flo
                 raise RuntimeError(f"{cell['join']} with {checkout}: {trouble}")
             rates[checkout].append(result["rate"])
     ratios = [now / was for was, now in zip(rates[before], rates[HERE], strict=True)]
-    return median(rates[before]), median(rates[HERE]), median(ratios)
+    return max(rates[before]), max(rates[HERE]), median(ratios)
 
 
 def main() -> int:
@@ -88,9 +89,8 @@ def main() -> int:
     for checkout in (before, HERE):
         console.print(run_with(checkout, PREPARE, str(options.rows)), end="")
     console.print(f"load {machine.load()}, before: {options.before}")
-    table = Table(
-        "join", "memory", "reads", "exponent", "before", "now", "ratio", title="million tuples/s"
-    )
+    columns = "join", "memory", "reads", "exponent", "before", "now", "ratio", "median ratio"
+    table = Table(*columns, title="million tuples/s")
     slower = 0
     drawn = product(
         options.modes.split(","),
@@ -116,12 +116,12 @@ def main() -> int:
             "exponent": exponent,
             "scattered": ranks == "scattered",
         }
-        was, now, ratio = compare(before, cell, options.rounds)
-        slower += ratio < options.least
+        was, now, middle = compare(before, cell, options.rounds)
+        slower += now / was < options.least
         keys = f"{exponent:g}, {ranks}"
-        rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}"
-        table.add_row(join, f"{percent:g} %", mode, keys, *rates, f"{ratio:.2f}")
-        console.print(f"{join}, {percent:g} %, {mode}, {keys}: {ratio:.3f}")
+        rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}", f"{now / was:.2f}", f"{middle:.2f}"
+        table.add_row(join, f"{percent:g} %", mode, keys, *rates)
+        console.print(f"{join}, {percent:g} %, {mode}, {keys}: {now / was:.3f} ({middle:.3f})")
     console.print(table)
     console.print(f"load {machine.load()}")
     return 1 if slower else 0
@@ -138,7 +138,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--joins", default=",".join(ss.ALGORITHMS))
     parser.add_argument("--exponents", default="1", help="of the keys' Zipf distribution")
     parser.add_argument("--ranks", default="scattered", help="scattered, clustered or both")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--least", type=float, default=0.97)
     parser.add_argument("--out", type=Path, default=RESULTS / "turns.json", help="instructions")

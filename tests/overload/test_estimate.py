@@ -116,6 +116,27 @@ def test_the_intervals_of_runs_cover_the_truth(tmp_path: Path) -> None:
     assert (covered / runs >= 0.95 - noise).all(), covered / runs
 
 
+def test_the_batch_that_finds_no_room_is_sampled(tmp_path: Path) -> None:
+    """Not only those after it: the next iteration may end the overload."""
+    keys = range(0, 400, 2)
+    master, chance = table(tmp_path, keys), np.random.default_rng(7)
+    with shedding_run(master, tmp_path / "shed", "random", rate=0.3, seed=1) as run:
+        batches = [batch(chance.integers(0, 400, 200).tolist(), i) for i in range(0, 4000, 200)]
+        found: naive.Rows = []
+        for number, one in enumerate(batches):
+            run.offer(one)
+            while run.buffered and number % 3 == 2:
+                found += all_of(run, run.step())
+        found += all_of(run, run.drain())
+        guess = run.estimate()
+        assert guess.unseen == run.stored > 300
+        truth = joined(batches, keys, "inner")
+        assert len(found) < len(truth)
+        assert guess.rows.low <= len(truth) <= guess.rows.high
+        found += all_of(run, run.flush())
+        naive.same_rows(found, truth)
+
+
 def test_when_there_is_nothing_to_estimate(tmp_path: Path) -> None:
     master = table(tmp_path)
     with shedding_run(master, tmp_path / "a", "keep") as run:

@@ -20,6 +20,7 @@ from semistream.tuning import calibration_file as file
 from semistream.tuning.fit import Measured, fit
 from semistream.tuning.plan import TuningPlan
 from semistream.tuning.sample import observe
+from semistream.tuning.tuner import HEADROOM
 
 ROWS = 40_000
 SOME = ["meshjoin", "inlj", "x-hybridjoin", "chybridjoin", "sweepjoin"]
@@ -75,8 +76,21 @@ def test_all_joins_are_compared_and_open(master: Any) -> None:
 def test_less_memory_is_enough_for_a_lower_rate(plan: TuningPlan, master: Any) -> None:
     wanted = plan.rate / 3
     least = ss.tune(master, sample=sales(), on="product_id", rate=wanted, joins=[plan.join.name])
-    assert least.rate >= wanted
+    assert HEADROOM * wanted <= least.rate < 1.1 * HEADROOM * wanted
     assert least.join.memory < plan.join.memory
+
+
+@pytest.mark.slow
+def test_headroom_for_a_rate_is_no_condition(plan: TuningPlan, master: Any) -> None:
+    """The highest rate that is possible at all can be asked for."""
+    most = ss.tune(master, sample=sales(), on="product_id", rate=1_000.0, joins=[plan.join.name])
+    assert most.rate >= HEADROOM * 1_000
+    with pytest.raises(OutOfReachError, match="the most is") as refused:
+        ss.tune(master, sample=sales(), on="product_id", rate=1e11, joins=[plan.join.name])
+    assert "M tuples/s" in str(refused.value)
+    limit = {"memory": plan.join.memory, "joins": [plan.join.name]}
+    there = ss.tune(master, sample=sales(), on="product_id", rate=0.95 * plan.rate, **limit)
+    assert there.rate >= 0.95 * plan.rate
 
 
 @pytest.mark.slow

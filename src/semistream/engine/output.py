@@ -24,8 +24,7 @@ class Output:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._binding = context.binding
-        self._ready: deque[tuple[pa.RecordBatch, int]] = deque()
-        self.nbytes = 0
+        self._ready: deque[pa.RecordBatch] = deque()
         self.most_rows = 1
         self._planned_bytes = 0
         self._planned_rows = 1
@@ -44,17 +43,19 @@ class Output:
     def __bool__(self) -> bool:
         return bool(self._ready)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the batches that the caller has not taken."""
+        return sum(rows.get_total_buffer_size() for rows in self._ready)
+
     def pop(self) -> pa.RecordBatch:
-        rows, nbytes = self._ready.popleft()
-        self.nbytes -= nbytes
+        rows = self._ready.popleft()
         self._context.stats.rows_out += rows.num_rows
         return rows
 
     def emit(self, stream: Sequence[pa.Array], master: Sequence[pa.Array]) -> None:
         rows = pa.RecordBatch.from_arrays([*stream, *master], schema=self._binding.schema)
-        nbytes = rows.get_total_buffer_size()
-        self._ready.append((rows, nbytes))
-        self.nbytes += nbytes
+        self._ready.append(rows)
 
     @property
     def wants_unmatched(self) -> bool:

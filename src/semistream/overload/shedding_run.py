@@ -91,8 +91,9 @@ class SheddingRun(WrappedRun):
         if not isinstance(batch, pa.RecordBatch):
             self.inner.check(batch)
         batch = self._with_groups(batch)
-        if self._sample is not None and self.is_overloaded:
-            return self._offer_sample(self._sample, batch)
+        sample = self._sample
+        if sample is not None and (self.is_overloaded or not self._has_room(batch.nbytes)):
+            return self._offer_sample(sample, batch)
         return self._accept(batch)
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
