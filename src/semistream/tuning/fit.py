@@ -10,7 +10,7 @@ import numpy as np
 
 from semistream.cost import FACTORS
 
-_TRUST = 0.2  # in the defaults' proportions, against one measured run, which is off by 10 or 20 %
+_TRUST = 0.3  # in the defaults' proportions, against one measured run, which is off by 10 or 20 %
 _LEAST = 0.3  # of a default: a lower price is noise that another factor was fitted to
 
 
