@@ -3,8 +3,8 @@
 The papers fit one constant per operation (c_H, c_O, c_E, c_S, c_A) and a disk cost c_I/O(b).
 Ours are the same in kind, but measured on the machine and the table at hand
 (``tuning/calibrate.py``). The defaults below are for a machine without a calibration, and a
-calibration keeps near their proportions: they were fitted to 166 measured streams
-(lab/results/cost-small.json, R = 2 million rows of 113 bytes).
+calibration keeps near their proportions: they were fitted to 269 measured streams
+(``lab.bench_cost``, R = 2 and 20 million rows of 113 bytes).
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ import numpy as np
 
 FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
     {
-        "push": (56e-6, "one call of push, or of flush"),
-        "admit": (93e-6, "admitting one slice of a batch: the calls, not the tuples"),
-        "tuple": (8.5e-9, "encoding a tuple's key and looking at it"),
-        "batch": (80e-6, "returning one output batch: the calls, not the rows"),
-        "look_up": (32e-9, "probing the front stage with a tuple"),
-        "hit": (59e-9, "an output row of the front stage"),
-        "learn": (150e-6, "offering the hot rows of one disk buffer to the front stage"),
-        "mesh.read": (120e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
-        "mesh.page": (2.4e-6, "MESHJOIN: a page of the scan, read and opened"),
-        "mesh.row": (4.5e-9, "MESHJOIN: probing the window with a row of the scan"),
-        "mesh.tuple": (260e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
-        "hybrid.read": (66e-6, "HYBRIDJOIN: one iteration: the fixed part"),
-        "hybrid.page": (2.7e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
-        "hybrid.row": (4.9e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
-        "hybrid.tuple": (330e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
-        "pinned.scan": (39e-6, "X-HYBRIDJOIN: probing with the pinned pages: the fixed part"),
-        "pinned.row": (5e-9, "X-HYBRIDJOIN: probing the window with a pinned row"),
-        "pool.wave": (31e-6, "INLJ: one wave of look-ups, fixed part"),
+        "push": (63e-6, "one call of push, or of flush"),
+        "admit": (56e-6, "admitting one slice of a batch: the calls, not the tuples"),
+        "tuple": (9e-9, "encoding a tuple's key and looking at it"),
+        "batch": (73e-6, "returning one output batch: the calls, not the rows"),
+        "look_up": (56e-9, "probing the front stage with a tuple"),
+        "hit": (63e-9, "an output row of the front stage"),
+        "learn": (160e-6, "offering the hot rows of one disk buffer to the front stage"),
+        "mesh.read": (97e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
+        "mesh.page": (3.4e-6, "MESHJOIN: a page of the scan, read and opened"),
+        "mesh.row": (5.2e-9, "MESHJOIN: probing the window with a row of the scan"),
+        "mesh.tuple": (270e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
+        "hybrid.read": (96e-6, "HYBRIDJOIN: one iteration: the fixed part"),
+        "hybrid.page": (3.7e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
+        "hybrid.row": (5.6e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
+        "hybrid.tuple": (350e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
+        "pinned.scan": (44e-6, "X-HYBRIDJOIN: probing with the pinned pages: the fixed part"),
+        "pinned.row": (7.3e-9, "X-HYBRIDJOIN: probing the window with a pinned row"),
+        "pool.wave": (38e-6, "INLJ: one wave of look-ups, fixed part"),
         "pool.page": (4.5e-6, "INLJ: a page read into the pool"),
-        "pool.tuple": (110e-9, "INLJ: looking a tuple up in its page, and its output row"),
-        "recent.tuple": (87e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
-        "sweep.visit": (79e-6, "SweepJoin: one visit, fixed part"),
-        "sweep.request": (750e-9, "SweepJoin: one read of adjacent pages: the fixed part"),
-        "sweep.page": (2.3e-6, "SweepJoin: a page of a visit, read and opened"),
-        "sweep.tuple": (75e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
+        "pool.tuple": (120e-9, "INLJ: looking a tuple up in its page, and its output row"),
+        "recent.tuple": (96e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
+        "sweep.visit": (95e-6, "SweepJoin: one visit, fixed part"),
+        "sweep.request": (830e-9, "SweepJoin: one read of adjacent pages: the fixed part"),
+        "sweep.page": (1.7e-6, "SweepJoin: a page of a visit, read and opened"),
+        "sweep.tuple": (73e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
     }
 )
 """Name: (default seconds, what it is the cost of)."""

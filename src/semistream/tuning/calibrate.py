@@ -158,7 +158,8 @@ def pool_pages(num_pages: int) -> Any:
 
 
 def _measure(master: Any, probe: Probe, pool: pa.RecordBatch, machine: Machine) -> Measured | None:
-    """None if the table is too large for the probe's memory, or nothing came out."""
+    """None if the table is too large for the probe's memory, or for its time: the window was not
+    turned over, and costs more or less than it would for long; or if nothing came out."""
     memory = probe.memory + 2 * (master.index.nbytes if master.index is not None else 0)
     join = join_named(probe.join, memory=memory, adapt=False, **probe.options)
     on = dict(zip(pool.schema.names, master.key, strict=True))
@@ -168,6 +169,8 @@ def _measure(master: Any, probe: Probe, pool: pa.RecordBatch, machine: Machine) 
         with join.open(master, on=on) as run:
             _serve(run, [first], probe, _WARM)
             without_compiling(lambda: _warm_up(run, batches, probe))
+            if not probe.drained and run.stats.rows_out < _capacity(run):
+                return None
             before, seconds = without_compiling(lambda: _run(run, batches, probe))
             after = run.stats.as_dict()
     except BudgetError:
