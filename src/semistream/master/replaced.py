@@ -19,9 +19,12 @@ from semistream.keys import int64_of
 from semistream.master.changed import contains
 from semistream.master.history import END_COLUMN, History
 from semistream.master.merge import joined
+from semistream.master.present_rows import PresentRows
 
 if TYPE_CHECKING:
     from semistream.master.table import MasterTable
+
+_FEW = 64  # keys, for which compiled code need not be loaded
 
 
 class ReplacedRows:
@@ -33,6 +36,9 @@ class ReplacedRows:
         self._codes = table.codes
         self._reader = table.reader()
         self._group: pa.RecordBatch | None = None  # the distinct keys of the last code, so far
+        # Where codes are keys, there is nothing to carry over, and rows need only be counted.
+        self._counts_only = table.codec.exact and history is None
+        self._present: PresentRows | None = None
         self.count = 0
 
     def pair(self, changes: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, list[pa.RecordBatch]]]:
@@ -72,6 +78,10 @@ class ReplacedRows:
         table, carried = self._table, []
         codes = self._codes.stored(changed)
         if not table.num_pages or not len(codes):
+            return []
+        if self._counts_only and len(codes) > _FEW:
+            self._present = self._present or PresentRows(table)
+            self.count += self._present.count(np.unique(codes))
             return []
         for page in _union(*table.index.locate_codes(codes)):
             (batch,) = self._reader.read(int(page))
