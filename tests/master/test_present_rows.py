@@ -42,7 +42,6 @@ def test_rows_are_counted(tmp_path: Path, unique: bool, mapped: bool) -> None:
         codes, _ = table.codec.codes([pa.array(keys)])
         assert present.count(codes) == sum(there[key] for key in keys.tolist())
     assert present.count(np.zeros(0, np.int64)) == 0
-    present.close()
 
 
 @pytest.mark.parametrize("unique", [True, False])

@@ -277,3 +277,12 @@ def page_ranges(firsts: Keys, continues: Any, keys: Keys) -> tuple[Positions, Po
     before = np.maximum(low - 1, 0)
     low = np.where(starts_page, low - (continues[before] & (low > 0)), high)
     return low, high
+
+
+def page_requests(low: Positions, high: Positions) -> tuple[Positions, Positions]:
+    """Page ranges as single requests: the number of each range, and a page of it. A range with
+    ``low > high`` has none."""
+    counts = np.maximum(high - low + 1, 0)
+    asking = np.repeat(np.arange(len(low)), counts)
+    nth = np.arange(len(asking)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return asking, low[asking] + nth

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from semistream.errors import ConfigError, SchemaError, unknown
 from semistream.keys import Codes
+from semistream.master.index import page_requests
 from semistream.master.key_values import key_table
 
 if TYPE_CHECKING:
@@ -96,12 +97,9 @@ def _take(columns: Sequence[pa.Array], rows: Any) -> list[pa.Array]:
 
 def _by_page(table: MasterTable, codes: Codes) -> Iterator[tuple[int, Any]]:
     """Every page that can hold one of these keys, with the numbers of those keys."""
-    low, high = table.index.locate_codes(codes)
-    counts = high - low + 1  # a key with many rows may continue in the next page
-    asking = np.repeat(np.arange(len(low)), counts)
+    asking, pages = page_requests(*table.index.locate_codes(codes))
     if not len(asking):
         return
-    pages = low[asking] + np.arange(len(asking)) - np.repeat(np.cumsum(counts) - counts, counts)
     order = np.argsort(pages, kind="stable")
     bounds = np.flatnonzero(np.diff(pages[order], prepend=-1))
     for numbers in np.split(order, bounds[1:]):

@@ -34,6 +34,8 @@ from semistream.kernels.page_nodes import (
 
 Nodes: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
+NODE_PARTS = 8  # numbers that describe a wanted column's node to kernels/page_columns.py
+
 
 class PageSpec:
     """The nodes of one schema.

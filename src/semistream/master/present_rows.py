@@ -12,13 +12,13 @@ import numpy as np
 
 from semistream.errors import MasterTableError
 from semistream.keys import Codes
-from semistream.master.page_spec import PageSpec
+from semistream.master.index import page_requests
+from semistream.master.page_spec import NODE_PARTS, PageSpec
 
 if TYPE_CHECKING:
     from semistream.master.table import MasterTable
 
 _PAGES = 256  # read together
-_PARTS = 8  # numbers that describe a node to kernels/page_columns.py
 
 
 class PresentRows:
@@ -33,11 +33,8 @@ class PresentRows:
 
     def count(self, codes: Codes) -> int:
         """Rows with one of these codes, each of which is given once."""
-        low, high = self._table.index.locate_codes(codes)
-        counts = np.maximum(high - low + 1, 0)  # a key with many rows continues in the next page
-        asking = np.repeat(np.arange(len(codes)), counts)
-        nth = np.arange(len(asking)) - np.repeat(np.cumsum(counts) - counts, counts)
-        pages, places = np.unique(low[asking] + nth, return_inverse=True)
+        asking, needed = page_requests(*self._table.index.locate_codes(codes))
+        pages, places = np.unique(needed, return_inverse=True)
         order = np.argsort(places, kind="stable")
         places, wanted = places[order], codes[asking[order]]
         done = found = 0
@@ -64,7 +61,7 @@ class PresentRows:
 
         pages, spec = len(read.pages), self._spec
         codes, rows = np.empty(pages, np.int64), np.empty(pages, np.int64)
-        no_columns = np.empty((_PARTS, 0), np.int64), np.empty((PAGE_ROWS, 0, pages), np.int64)
+        no_columns = np.empty((NODE_PARTS, 0), np.int64), np.empty((PAGE_ROWS, 0, pages), np.int64)
         bad = kernels.page_columns.open_columns(
             self._reader.load(read), read.sizes, spec.nodes, spec.buffers, no_columns[0],
             self._code, no_columns[1], codes, rows,
@@ -75,6 +72,3 @@ class PresentRows:
                 f"`semistream master verify {self._table.path}`"
             )
         return codes, rows
-
-    def close(self) -> None:
-        self._reader.close()

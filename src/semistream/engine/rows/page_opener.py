@@ -19,9 +19,7 @@ from semistream.engine.rows.page_columns import PageColumns
 from semistream.errors import MasterTableError
 from semistream.kernels import column_forms as forms
 from semistream.kernels.page_nodes import CONTENT, PARENT, VALIDITY, VALUES
-from semistream.master.page_spec import PageSpec
-
-_PARTS = 8  # numbers that describe a node to kernels/page_columns.py
+from semistream.master.page_spec import NODE_PARTS, PageSpec
 
 
 @dataclass
@@ -45,7 +43,7 @@ class PageOpener:
         self._spec = PageSpec(schema)
         self._columns = PageColumns([schema.field(name).type for name in names], 0)
         nodes = self._columns.nodes
-        self._wanted = np.full((_PARTS, len(nodes)), -1, np.int64)
+        self._wanted = np.full((NODE_PARTS, len(nodes)), -1, np.int64)
         for n, name in zip(nodes.columns, names, strict=True):
             self._describe(nodes, n, self._spec.ranges[schema.get_field_index(name)][0], -1, 1)
         self._code = self._spec.buffers_of(schema.get_field_index(code))[1]
