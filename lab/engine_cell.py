@@ -92,7 +92,7 @@ def _measure_join(cell: Cell, data: EngineData) -> dict[str, Any]:
         rows_before, pages_before = run.stats.rows_out, run.stats.pages_read
         bytes_before = run.stats.bytes_read
         hits_before, memory_before = run.stats.front_stage_hits, _anonymous_bytes()
-        timing = _timed(run.push, batches, cell.seconds)
+        timing = timed(run.push, batches, cell.seconds)
         counted = run.stats.rows_out - rows_before
         if timing["rows_out"] != counted:
             return {"wrong": f"{timing['rows_out']} rows returned, but {counted} counted"}
@@ -121,7 +121,7 @@ def wrong(join: ss.Join, master: ss.MasterTable, cell: Cell, data: EngineData) -
     return trouble
 
 
-def _timed(
+def timed(
     push: Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]],
     batches: list[pa.RecordBatch],
     seconds: float,
@@ -190,7 +190,7 @@ def _measure_alternative(cell: Cell, data: EngineData) -> dict[str, Any]:
     warm_seconds, hits, growth = time.perf_counter() - began, peer.hits, _anonymous_bytes()
     batches = cell.stream(data, cell.tuples, cell.push, offset=pushed)
     gc.collect()
-    timing = _timed(lambda batch: iter((peer.push(batch),)), batches, cell.seconds)
+    timing = timed(lambda batch: iter((peer.push(batch),)), batches, cell.seconds)
     result = {
         **timing,
         "budget": budget,

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
+from lab.bench_turns import cell_of, prepare, rate
 from lab.instruction_cell import COUNTED, Cell, WorkClock, in_a_fork
 from lab.instructions import Count, compared, difference, parse_counts
+from lab.turns_cell import HERE, Slice, Turn
 from lab.turns_report import SLOW_SHARE, merged, planned, table
 from semistream.stats import Stats
 
@@ -105,3 +108,26 @@ def test_the_modelled_clock_advances_with_the_work_only() -> None:
     assert clock() == clock() == 0.0
     stats.matched, stats.bytes_read = 1_000_000, 2_500_000_000
     assert clock() == clock() == pytest.approx(1.3)
+
+
+def test_the_rate_is_of_all_slices_together() -> None:
+    assert rate([Slice(100, 1.0, 1.0), Slice(500, 2.0, 1.0)]) == 200.0
+
+
+def test_a_process_measures_slice_by_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(tmp_path))
+    prepare(HERE, 50_000)
+    small = {"rows": 50_000, "check_tuples": 10_000, "warm_tuples": 20_000, "tuples": 50_000}
+    turn = Turn(HERE, {**cell_of("sweepjoin", 10.0), **small, "push": 5_000})
+    slices = [turn.measure(0.05) for _ in range(2)]
+    turn.close()
+    assert all(each.rows > 0 and each.seconds > 0 for each in slices)
+
+
+def test_a_process_that_cannot_measure_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(tmp_path))
+    prepare(HERE, 1_000)
+    with pytest.raises(RuntimeError, match=r"meshjoin with .* cannot hold one page"):
+        Turn(HERE, {**cell_of("meshjoin", 1.0), "rows": 1_000})
