@@ -52,7 +52,6 @@ class ParkingRun(WrappedRun):
         self._gathered_bytes = 0
         self._finished = True  # the caller has all rows of the last call
         self.late_matches = 0  # tuples that were read back because their key arrived
-        self._context, self._intake, self._output, _ = inner.parts
         self._output.divert = self._gather
         if isinstance(inner, SheddingRun):  # it must not forget tuples that were only gathered
             inner.holds_back = lambda: bool(self._gathered)
@@ -177,22 +176,23 @@ class ParkingRun(WrappedRun):
     ) -> Iterator[pa.RecordBatch]:
         """The rows; then, with ``again``, those of tuples whose key came with a new version."""
         self._finished = False
-        yield from self._parking(rows)
-        while again is not None and self._requeue_arrivals():
-            yield from self._parking(again())
+        while True:
+            self._write_many()
+            for batch in rows:
+                if batch.num_rows:
+                    yield batch
+                # Before more rows are taken: if it raises, none is at hand.
+                self._write_many()
+            if again is None or not self._requeue_arrivals():
+                break
+            rows = again()
         self._finished = True
         self._acknowledge()
 
-    def _parking(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write what was gathered before more rows are taken: if it raises, none is at hand."""
-        while True:
-            if self._gathered_bytes >= self._most_bytes:
-                self._write()
-            batch = next(rows, None)
-            if batch is None:
-                return
-            if batch.num_rows:
-                yield batch
+    def _write_many(self) -> None:
+        """Park what was gathered, if it makes a file."""
+        if self._gathered_bytes >= self._most_bytes:
+            self._write()
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         while True:
