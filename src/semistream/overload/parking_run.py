@@ -72,10 +72,11 @@ class ParkingRun(WrappedRun):
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """One iteration. A paused stream moves to a new version of the table here."""
-        self._expire()
-        self._move_on()
-        if not self._is_empty and self._has_room:
-            self._requeue_arrivals()
+        if not self._is_empty:
+            self._expire()
+            self._move_on()
+            if self._has_room:
+                self._requeue_arrivals()
         return self._served(self.inner.step(), None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -108,6 +109,11 @@ class ParkingRun(WrappedRun):
     def parked(self) -> int:
         """Tuples in the store."""
         return self._store.rows
+
+    @property
+    def buffered(self) -> int:
+        """As of load shedding, which must be below."""
+        return self.inner.buffered  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "inner":
@@ -177,22 +183,20 @@ class ParkingRun(WrappedRun):
         """The rows; then, with ``again``, those of tuples whose key came with a new version."""
         self._finished = False
         while True:
-            self._write_many()
+            if self._gathered_bytes >= self._most_bytes:
+                self._write()
             for batch in rows:
                 if batch.num_rows:
                     yield batch
                 # Before more rows are taken: if it raises, none is at hand.
-                self._write_many()
+                if self._gathered_bytes >= self._most_bytes:
+                    self._write()
             if again is None or not self._requeue_arrivals():
                 break
             rows = again()
         self._finished = True
-        self._acknowledge()
-
-    def _write_many(self) -> None:
-        """Park what was gathered, if it makes a file."""
-        if self._gathered_bytes >= self._most_bytes:
-            self._write()
+        if self._store.in_flight:
+            self._acknowledge()
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         while True:

@@ -318,15 +318,16 @@ class SheddingRun(WrappedRun):
         stats, buffered = self._context.stats, self.buffered
         taken = self._buffer.entered - buffered - self._released
         self._pace.note(taken, stats.iterations, emptied=not buffered)
-        if self._finished:
-            self.acknowledge()
-        if self._store is None:
+        store = self._store
+        if store is None:
             return
+        if store.in_flight and self._finished:
+            self.acknowledge()
         excess = overload(buffered, self._buffer.newest, self._pace.per_iteration)
-        self.is_overloaded = excess > 0
+        was_overloaded, self.is_overloaded = self.is_overloaded, excess > 0
         considers = self.options.mode == "considering"
-        if considers:
-            self._policy.look_up_at(self.options.position if self.is_overloaded else 1.0)
+        if considers and (excess or was_overloaded):
+            self._policy.look_up_at(self.options.position if excess else 1.0)
         self._calm = 0 if excess else self._calm + 1
         if excess:
             self.overload.overloads += 1
@@ -334,7 +335,9 @@ class SheddingRun(WrappedRun):
                 self._release(excess)
             elif self._sample is None:
                 self._withdraw(excess)
-        elif self._calm >= _CALM or not buffered:
+        elif self._calm < _CALM and buffered:
+            return
+        elif store.tuples or self._outbox.rows or self._sample is not None:
             twice = self._pace.per_iteration
             self._return((_FIRST_RETURN if twice is None else int(2 * twice) + 1) - buffered)
 
