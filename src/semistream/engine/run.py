@@ -99,9 +99,7 @@ class Run:
         self._check_open()
         stats, policy = self.stats, self._policy
         target = stats.iterations + 1
-        return self._serve(
-            lambda: policy.busy or (stats.iterations < target and self._unfinished)
-        )
+        return self._serve(lambda: policy.busy or (stats.iterations < target and self._unfinished))
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Serve all waiting tuples."""
