@@ -2,7 +2,7 @@
 
     python -m lab.bench_shedding --size small --only figure6 2011 this cached    # five minutes
     python -m lab.bench_shedding --size small --only burst-2011 --burst 30 # two minutes
-    python -m lab.bench_shedding --size small --only burst --burst 30      # five minutes
+    python -m lab.bench_shedding --size small --only burst --burst 30      # seven minutes
     python -m lab.bench_shedding --size small --only ready batches         # two minutes
     python -m lab.bench_shedding                    # all of it, R = 2 million rows
 
@@ -169,14 +169,15 @@ class Bench:
         setting = replace(self.setting, mode="considering")
         load, seconds = Load(setting, CLOCKS[clock](), self.stream), self.size.burst
         calm, base = seconds / 6, served / 2
+        end = 2 * calm + seconds
 
         def arrived(now: float) -> float:
             burst = min(max(0.0, now - calm), seconds)
-            return base * now + (10 * served - base) * burst
+            return base * min(now, end) + (10 * served - base) * burst
 
         samples, before, resident = [], machine.resident_bytes(), 0
         try:
-            for sample in load.go(arrived, 2 * calm + seconds):
+            for sample in load.go(arrived, end, int(arrived(end))):
                 resident = max(resident, _keep(samples, sample, load, seconds / 300))
             at_once = _at(samples, calm + seconds)["served"] - _at(samples, calm)["served"]
             for sample in load.catch_up():
@@ -189,6 +190,7 @@ class Bench:
                 "seconds": seconds,
                 "calm": calm,
                 "arrived_in_burst": 10 * served * seconds,
+                "most_behind": load.behind,
                 "served_in_burst": at_once,
                 "caught_up_after": load.seconds - calm - seconds,
                 "peak_memory": max(sample["memory"] for sample in samples),
@@ -200,24 +202,27 @@ class Bench:
         finally:
             load.close()
 
-    def ready(self, repeats: int = 9) -> dict[str, Any]:
-        """Seconds without and with, in turns; the median of the ratios of each turn."""
+    def ready(self, repeats: int = 15) -> dict[str, Any]:
+        """Seconds without and with, in turns; the median of the ratios of each turn, and the ratio
+        of the best turns."""
         batches = self.data.stream(self.size.ready, 50_000)
-        pairs = {
-            "shedding": "without",
-            "shedding and parking": "without",
-            "batch_time and parking in the sink": "sink",
+        groups = {
+            "without": ("shedding", "shedding and parking"),
+            "sink": ("batch_time and parking in the sink",),
         }
-        seconds: dict[str, list[float]] = {kind: [] for kind in (*pairs, *pairs.values())}
-        for turn in range(repeats + 1):
-            kinds = list(seconds)
-            for kind in kinds if turn % 2 else reversed(kinds):
-                seconds[kind].append(self._ready(kind, batches))
-        ratios = {}
-        for kind, base in pairs.items():
-            turns = zip(seconds[base][1:], seconds[kind][1:], strict=True)  # the first warms up
-            ratios[kind] = median(without / ready for without, ready in turns)
-        return {"seconds": seconds, "ratios": ratios}
+        seconds: dict[str, list[float]] = {}
+        ratios, best = {}, {}
+        for base, ready in groups.items():
+            kinds = [base, *ready]
+            for turn in range(repeats + 1):
+                first = turn % len(kinds)  # none always comes after the same other one
+                for kind in kinds[first:] + kinds[:first]:
+                    seconds.setdefault(kind, []).append(self._ready(kind, batches))
+            for kind in ready:  # without the first turn, which warms up
+                without, spent = seconds[base][1:], seconds[kind][1:]
+                ratios[kind] = median(a / b for a, b in zip(without, spent, strict=True))
+                best[kind] = min(without) / min(spent)
+        return {"seconds": seconds, "ratios": ratios, "best": best}
 
     def batches(self) -> dict[str, Any]:
         """Micro-batches with a time budget of a second."""

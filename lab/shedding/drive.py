@@ -58,6 +58,7 @@ class Load:
             )  # fmt: skip
         self._most = min(20_000, setting.buffer // TUPLE_BYTES // 10)  # tuples of a batch
         self.arrived = self.rows = 0
+        self.behind = 0  # at most so many tuples had arrived and were not offered yet
         self.began = clock()
 
     def close(self) -> None:
@@ -73,16 +74,20 @@ class Load:
         served = run.stats.matched + run.stats.unmatched
         return Sample(self.seconds, self.arrived, served, run.stored, run.buffered)
 
-    def go(self, rate: Rate, until: float) -> Iterator[Sample]:
-        """Offer and serve until the clock says so; a sample after every iteration."""
-        while (now := self.seconds) < until:
+    def go(self, rate: Rate, until: float, total: int = 0) -> Iterator[Sample]:
+        """Offer and serve until the clock says so, and ``total`` tuples were offered; a sample
+        after every iteration.
+
+        As users do: a batch of what has arrived is offered, then an iteration is served. What
+        arrives faster than that waits at its source, in the end for as long as it is behind.
+        """
+        while (now := self.seconds) < until or self.arrived < total:
             due = int(rate(now)) - self.arrived
-            while due > 0:
+            if due > 0:
                 batch = self._stream(min(due, self._most))
-                if not self.run.offer(batch):
-                    break  # nothing is shed: the rest arrives later
-                self.arrived += batch.num_rows
-                due -= batch.num_rows
+                if self.run.offer(batch):  # else it arrives later: nothing is shed
+                    self.arrived += batch.num_rows
+                    self.behind = max(self.behind, due - batch.num_rows)
             self.rows += sum(rows.num_rows for rows in self.run.step())
             yield self.sample()
 

@@ -18,12 +18,11 @@ def plot_burst(burst: dict[str, Any], path: Path) -> None:
     samples = burst["samples"]
     seconds = np.array([sample["seconds"] for sample in samples])
     figure, axes = plt.subplots(3, 1, figsize=(8, 7), sharex=True)
-    every = max(1, len(samples) // 60)
-    middle = (seconds[every::every] + seconds[:-every:every]) / 2
-    for name, label in (("arrived", "arriving"), ("served", "served")):
-        values = np.array([sample[name] for sample in samples])[::every]
-        rates = np.diff(values) / np.maximum(np.diff(seconds[::every]), 1e-9)
-        axes[0].plot(middle[: len(rates)], np.maximum(rates, 1), label=label)
+    edges = np.linspace(seconds[0], seconds[-1], 121)
+    for name, label in (("arrived", "accepted"), ("served", "served")):
+        values = np.interp(edges, seconds, [sample[name] for sample in samples])
+        rates = np.diff(values) / np.diff(edges)
+        axes[0].stairs(np.where(rates > 0, rates, np.nan), edges, label=label, baseline=None)
     axes[0].set(ylabel="tuples/s", yscale="log")
     stored = np.array([sample["stored"] for sample in samples])
     axes[1].fill_between(seconds, stored, color="tab:orange", alpha=0.5, label="in the store")

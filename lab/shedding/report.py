@@ -35,9 +35,13 @@ def grids(report: Report) -> list[tuple[str, Grid]]:
         if clock in report:
             found += [_positions(report[clock], name), _arrivals(report[clock], name)]
     if "ready" in report:
-        rows = [[kind, f"{ratio:.3f}"] for kind, ratio in report["ready"]["ratios"].items()]
+        found_ready = report["ready"]
+        rows = [
+            [kind, f"{ratio:.3f}", f"{found_ready['best'][kind]:.3f}"]
+            for kind, ratio in found_ready["ratios"].items()
+        ]
         title = "The rate when ready for overload that does not come, over the rate without"
-        found.append((title, Grid(["configured", "ratio"], rows)))
+        found.append((title, Grid(["configured", "median of the turns", "best turns"], rows)))
     if "batches" in report:
         found.append(_batches(report["batches"]))
     return found
@@ -108,7 +112,8 @@ def sentences(report: Report) -> list[str]:
             f"On {CLOCK_NAMES[burst['clock']]}, a burst of 10 x {burst['service']:,.0f} tuples/s "
             f"for {burst['seconds']:g} s: "
             f"{burst['arrived_in_burst'] / 1e6:.1f} million tuples, {share:.0%} served at once, "
-            f"caught up {burst['caught_up_after']:.0f} s after it; peak memory "
+            f"accepted at most {burst['most_behind'] / burst['service'] / 10:.1f} s after they "
+            f"arrived, caught up {burst['caught_up_after']:.0f} s after it; peak memory "
             f"{burst['peak_memory'] / 1e6:.1f} of {burst['budget'] / 1e6:.1f} MB, the process "
             f"grew by {burst['resident_growth'] / 1e6:.0f} MB, "
             f"{burst['overload']['dropped']} tuples lost."

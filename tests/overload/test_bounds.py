@@ -51,7 +51,7 @@ def test_a_few_shed_tuples_do_not_keep_their_batch_alive(tmp_path: Path) -> None
             run.offer(batch(range(1000), start))
             run._withdraw(10)
             all_of(run, run.inner.flush())
-        assert run._outbox_rows == 40
+        assert run._outbox.rows == 40
         assert sum(part.get_total_buffer_size() for part in run._outbox) < 2_000
 
 

@@ -79,7 +79,7 @@ def test_overload_is_detected_within_one_iteration(mode: str, tmp_path: Path) ->
         all_of(run, run.step())
         assert run.is_overloaded
         assert run.overload.overloads == 1
-        assert run.overload.shed + run._outbox_rows > 0
+        assert run.overload.shed + run._outbox.rows > 0
         all_of(run, run.flush())
 
 

@@ -78,14 +78,15 @@ def test_every_option_belongs_to_a_join_that_is_run() -> None:
     assert set(OPTIONS) <= {case.algorithm for case in cases()}
 
 
-def test_a_query_waits_for_the_first_joins_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_competes_with_few_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     from semistream.warmup import __main__ as process
 
     lowered: list[int] = []
     monkeypatch.setattr(process.os, "nice", lowered.append)
-    urgent = process.first_cases()
+    urgent = process.most_frequent_cases()
     assert cases()[: len(urgent)] == urgent
     assert {case.algorithm for case in urgent} == {"sweepjoin"}
+    assert {case.shape for case in urgent} == {"int64", "int64, fixed"}
     for done in range(len(cases()) + 1):
         process.make_way(done, len(cases()))
         assert bool(lowered) == (done >= len(urgent))

@@ -57,6 +57,7 @@ def run_pipeline(
         from semistream.spark.listener import Metrics
         from semistream.spark.pipeline import drain_pipeline, start
         from semistream.spark.session import open_session
+        from semistream.spark.start_workers import start_workers
         from semistream.spark.watch import watch
     except ModuleNotFoundError as error:
         raise ConfigError(
@@ -66,6 +67,7 @@ def run_pipeline(
     try:
         with deferred_interrupts():
             session = open_session(pipeline)
+            start_workers(session)
         with contextlib.ExitStack() as open_until_end:
             following = open_until_end.enter_context(Following(pipeline, _reporter(document)))
             metrics = open_until_end.enter_context(

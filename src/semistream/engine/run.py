@@ -97,10 +97,9 @@ class Run:
     def step(self) -> Iterator[pa.RecordBatch]:
         """Run one iteration without new input, for a stream that pauses."""
         self._check_open()
-        target = self.stats.iterations + 1
-        return self._serve(
-            lambda: (self.stats.iterations < target or self._policy.busy) and self._unfinished
-        )
+        stats, policy = self.stats, self._policy
+        target = stats.iterations + 1
+        return self._serve(lambda: policy.busy or (stats.iterations < target and self._unfinished))
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Serve all waiting tuples."""
@@ -195,7 +194,7 @@ class Run:
     # -- the loop --------------------------------------------------------------------------
 
     def _serve(self, more: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
-        output = self._output
+        output, stats = self._output, self.stats
         while True:
             while output:
                 yield output.pop()
@@ -207,7 +206,7 @@ class Run:
                 self._work()
             else:
                 self._policy.hand_over()
-            self.stats.seconds += time.perf_counter() - began
+            stats.seconds += time.perf_counter() - began
             if not goes_on and not output:
                 return
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from semistream.overload.shed_store import ShedStore, StoreFullError
@@ -86,4 +85,4 @@ def compact(batch: pa.RecordBatch) -> pa.RecordBatch:
     """A copy, if the batch is a small part of a larger allocation that it would keep alive."""
     if batch.get_total_buffer_size() <= 2 * batch.nbytes + 4096:
         return batch
-    return batch.take(pa.array(np.arange(batch.num_rows)))
+    return pa.concat_batches([batch.slice(0, 0), batch])

@@ -52,7 +52,6 @@ class ParkingRun(WrappedRun):
         self._gathered_bytes = 0
         self._finished = True  # the caller has all rows of the last call
         self.late_matches = 0  # tuples that were read back because their key arrived
-        self._context, self._intake, self._output, _ = inner.parts
         self._output.divert = self._gather
         if isinstance(inner, SheddingRun):  # it must not forget tuples that were only gathered
             inner.holds_back = lambda: bool(self._gathered)
@@ -73,10 +72,11 @@ class ParkingRun(WrappedRun):
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """One iteration. A paused stream moves to a new version of the table here."""
-        self._expire()
-        self._move_on()
-        if not self._is_empty and self._has_room:
-            self._requeue_arrivals()
+        if not self._is_empty:
+            self._expire()
+            self._move_on()
+            if self._has_room:
+                self._requeue_arrivals()
         return self._served(self.inner.step(), None)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
@@ -109,6 +109,11 @@ class ParkingRun(WrappedRun):
     def parked(self) -> int:
         """Tuples in the store."""
         return self._store.rows
+
+    @property
+    def buffered(self) -> int:
+        """As of load shedding, which must be below."""
+        return self.inner.buffered  # type: ignore[no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name == "inner":
@@ -177,22 +182,21 @@ class ParkingRun(WrappedRun):
     ) -> Iterator[pa.RecordBatch]:
         """The rows; then, with ``again``, those of tuples whose key came with a new version."""
         self._finished = False
-        yield from self._parking(rows)
-        while again is not None and self._requeue_arrivals():
-            yield from self._parking(again())
-        self._finished = True
-        self._acknowledge()
-
-    def _parking(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Write what was gathered before more rows are taken: if it raises, none is at hand."""
         while True:
             if self._gathered_bytes >= self._most_bytes:
                 self._write()
-            batch = next(rows, None)
-            if batch is None:
-                return
-            if batch.num_rows:
-                yield batch
+            for batch in rows:
+                if batch.num_rows:
+                    yield batch
+                # Before more rows are taken: if it raises, none is at hand.
+                if self._gathered_bytes >= self._most_bytes:
+                    self._write()
+            if again is None or not self._requeue_arrivals():
+                break
+            rows = again()
+        self._finished = True
+        if self._store.in_flight:
+            self._acknowledge()
 
     def _flush(self) -> Iterator[pa.RecordBatch]:
         while True:

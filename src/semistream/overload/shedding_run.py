@@ -72,7 +72,6 @@ class SheddingRun(WrappedRun):
         self.write_back: Callable[[], None] = lambda: None  # write these
         self._tuple_bytes = 0.0
         self._released = 0  # tuples that shedding took out of the window
-        _, self._intake, _, self._policy = inner.parts
         self._sample = Sample(options) if options.mode == "random" else None
         drops = options.when_full == "drop"
         self._outbox = Outbox(store, self._without_groups, drops, self.overload)
@@ -106,14 +105,14 @@ class SheddingRun(WrappedRun):
                 f"the buffer is full: {self.buffered} tuples were offered and not taken in; "
                 "iterate over run.step() or run.flush() first"
             )
-        return self._served(self.inner.step() if self._queued is None else self._queued)
+        return self._iteration(self.inner.step() if self._queued is None else self._queued)
 
     def step(self) -> Iterator[pa.RecordBatch]:
         """Shed or return tuples, then serve one iteration."""
         self._balance()
         if self._keeps_too_much:
             return self._served(self._serve_and_forget())
-        return self._served(self.inner.step())
+        return self._iteration(self.inner.step())
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Serve the tuples in memory, but not those in the store."""
@@ -151,7 +150,7 @@ class SheddingRun(WrappedRun):
     @property
     def buffered(self) -> int:
         """Tuples that were accepted and not yet taken in."""
-        rows = int(self.stats.waiting - self._policy.held - self._outbox_rows)
+        rows: int = self._context.stats.waiting - self._policy.held - self._outbox.rows
         self._buffer.consumed_to(rows)
         return rows
 
@@ -180,13 +179,13 @@ class SheddingRun(WrappedRun):
         schema = self.inner.schema
         return schema if schema is None or self._sample is None else self._sample.schema(schema)
 
-    @property
-    def _outbox_rows(self) -> int:
-        return self._outbox.rows
-
     def _own_memory(self) -> dict[str, int]:
-        self._buffer.consumed_to(self.buffered)
-        return {"stream buffer": self._buffer.nbytes + self._outbox.nbytes}
+        return {"stream buffer": self._buffered_bytes + self._outbox.nbytes}
+
+    @property
+    def _buffered_bytes(self) -> int:
+        _ = self.buffered  # forgets what was taken in
+        return self._buffer.nbytes
 
     # -- arriving --------------------------------------------------------------------------
 
@@ -226,8 +225,7 @@ class SheddingRun(WrappedRun):
         self.stats.tuples_in += batch.num_rows
 
     def _has_room(self, nbytes: int) -> bool:
-        self._buffer.consumed_to(self.buffered)
-        return bool(self._buffer.nbytes + nbytes <= self._room)
+        return self._buffered_bytes + nbytes <= self._room
 
     def _offer_sample(self, sample: Sample, batch: pa.RecordBatch) -> bool:
         self.inner.check(batch)
@@ -251,10 +249,17 @@ class SheddingRun(WrappedRun):
         self._finished = True
         self.acknowledge()
 
+    def _iteration(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """As ``_served``, but the inner run's own rows if nobody has to see them or their end."""
+        store = self._store
+        if self._sample is None and (store is None or not store.in_flight):
+            return rows
+        return self._served(rows)
+
     def _flush_memory(self) -> Iterator[pa.RecordBatch]:
         while True:
             yield from self.inner.flush()
-            if not self._outbox_rows:
+            if not self._outbox.rows:
                 return
             self._requeue_outbox()
 
@@ -265,7 +270,7 @@ class SheddingRun(WrappedRun):
             yield from self.inner.flush()
             if self.stored:
                 self._return(_FIRST_RETURN)
-            elif self._outbox_rows:
+            elif self._outbox.rows:
                 self._requeue_outbox()
             else:
                 break
@@ -296,7 +301,9 @@ class SheddingRun(WrappedRun):
         """Whether files of returned tuples take much space. They stay until nothing waits in
         memory, which a stream without pause never allows."""
         store = self._store
-        if store is None or self.options.recover != "all" or self.is_overloaded:
+        if store is None or not store.taken_bytes:
+            return False
+        if self.options.recover != "all" or self.is_overloaded:
             return False
         most, limit = _KEPT_FILES * self._file_bytes, self.options.limit_bytes
         return store.taken_bytes > (most if limit is None else min(most, limit // 4))
@@ -308,18 +315,19 @@ class SheddingRun(WrappedRun):
     # -- shedding and returning ------------------------------------------------------------
 
     def _balance(self) -> None:
-        stats, buffered = self.stats, self.buffered
+        stats, buffered = self._context.stats, self.buffered
         taken = self._buffer.entered - buffered - self._released
         self._pace.note(taken, stats.iterations, emptied=not buffered)
-        if self._finished:
-            self.acknowledge()
-        if self._store is None:
+        store = self._store
+        if store is None:
             return
+        if store.in_flight and self._finished:
+            self.acknowledge()
         excess = overload(buffered, self._buffer.newest, self._pace.per_iteration)
-        self.is_overloaded = excess > 0
+        was_overloaded, self.is_overloaded = self.is_overloaded, excess > 0
         considers = self.options.mode == "considering"
-        if considers:
-            self._policy.look_up_at(self.options.position if self.is_overloaded else 1.0)
+        if considers and (excess or was_overloaded):
+            self._policy.look_up_at(self.options.position if excess else 1.0)
         self._calm = 0 if excess else self._calm + 1
         if excess:
             self.overload.overloads += 1
@@ -327,7 +335,9 @@ class SheddingRun(WrappedRun):
                 self._release(excess)
             elif self._sample is None:
                 self._withdraw(excess)
-        elif self._calm >= _CALM or not buffered:
+        elif self._calm < _CALM and buffered:
+            return
+        elif store.tuples or self._outbox.rows or self._sample is not None:
             twice = self._pace.per_iteration
             self._return((_FIRST_RETURN if twice is None else int(2 * twice) + 1) - buffered)
 
@@ -375,9 +385,9 @@ class SheddingRun(WrappedRun):
         while store is not None and most > 0:
             batch = store.peek(most)
             if batch is None:
-                if self._outbox_rows and (self._outbox_rows <= most or not self._buffer.rows):
+                if self._outbox.rows and (self._outbox.rows <= most or not self._buffer.rows):
                     self._requeue_outbox()
-                elif self._sample is not None and not self.stats.shed and not self._outbox_rows:
+                elif self._sample is not None and not self.stats.shed and not self._outbox.rows:
                     self._sample.store_is_empty()  # and no tuple was dropped
                 return
             batch = self._fitting(batch)
@@ -385,6 +395,7 @@ class SheddingRun(WrappedRun):
                 return
             self.requeue(self._with_groups(batch))
             store.take(batch.num_rows)
+            self._finished = False
             self.stats.shed -= batch.num_rows
             self.overload.returned += batch.num_rows
             most -= batch.num_rows

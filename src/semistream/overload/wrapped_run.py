@@ -19,6 +19,7 @@ class WrappedRun(ABC):
         self.inner = inner
         self.join = join  # as the user described it
         self._extra_bytes = extra_bytes  # of the budget, which the inner run does not have
+        self._context, self._intake, self._output, self._policy = inner.parts
 
     def push(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         return self.inner.push(batch)  # type: ignore[no-any-return]
@@ -64,7 +65,7 @@ class WrappedRun(ABC):
 
     @property
     def stats(self) -> Stats:
-        return self.inner.stats  # type: ignore[no-any-return]
+        return self._context.stats  # type: ignore[no-any-return]
 
     @property
     def version(self) -> int:

@@ -4,12 +4,13 @@ import os
 import signal
 import sys
 
-from semistream.warmup.compile_all import first_cases, warm_up
+from semistream.warmup.compile_all import most_frequent_cases, warm_up
 
 
 def make_way(done: int, total: int) -> None:
-    """The rest is for later queries: leave the processor to the one that is starting."""
-    if done == len(first_cases()):
+    """The rest is most likely for later queries: leave the processor to the one that is starting.
+    If it needs one of them, it waits, and takes nothing from this process meanwhile."""
+    if done == len(most_frequent_cases()):
         os.nice(10)
 
 

@@ -71,6 +71,12 @@ def first_cases() -> list[Case]:
     ]
 
 
+def most_frequent_cases() -> list[Case]:
+    """The first of these: one integer as the key."""
+    shapes = list(itertools.takewhile(lambda shape: shape.startswith("int64"), SHAPES))
+    return [case for case in first_cases() if case.shape in shapes]
+
+
 def cases() -> list[Case]:
     """Every algorithm with every shape; hows, access and memories take turns."""
     turns = itertools.cycle(itertools.product(MEMORIES, ("mapped", "read", "direct"), HOWS))
