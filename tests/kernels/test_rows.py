@@ -139,7 +139,11 @@ class Heap:
         return int(kernel.release(np.array(slots, np.int32), self.headers, self.positions))
 
     def compact(self) -> None:
-        self.top = kernel.compact(self.heap, self.headers, self.positions, self.top)
+        """In steps."""
+        at = 0, 0
+        for stop in (self.top // 3, self.top // 2, self.top):
+            at = kernel.compact(self.heap, self.headers, self.positions, *at, stop)
+        self.top = at[1]
 
     def take(self, slots: list[int], column: int) -> list[bytes | None]:
         wanted, valid = np.array(slots, np.int32), np.empty(len(slots), np.bool_)

@@ -55,8 +55,9 @@ class Lists:
         self, begin: int, end: int, most: int, first_page: Any, dense: int = 100
     ) -> tuple[list[int], int]:
         slots, chunks, stop = sweep.collect(
-            begin, end, most, dense, first_page, self.size, self.head, self.fill, self.next_chunk
-        )
+            begin, end, most, 1000, dense, first_page, self.size, self.head, self.fill,
+            self.next_chunk,
+        )  # fmt: skip
         assert {slot // self.size for slot in slots.tolist()} == set(chunks.tolist())
         self.free[self.vacant : self.vacant + len(chunks)] = chunks
         self.vacant += len(chunks)

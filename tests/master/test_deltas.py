@@ -109,6 +109,28 @@ def test_changed_codes_are_located_in_their_newest_delta(table: MasterTable) -> 
     assert index.nbytes >= 16 * len(index.changed)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_an_index_made_from_another_version_is_that_of_the_files(
+    table: MasterTable, seed: int
+) -> None:
+    rng = random.Random(seed)
+    versions = [table]
+    for number in range(8):
+        keys = rng.sample(range(2 * ROWS), rng.choice([1, 3, 20, 100]))
+        table = table.delete(keys) if number and rng.random() < 0.3 else table.upsert(rows(keys))
+        if rng.random() < 0.1:
+            table = table.compact()
+        versions.append(table)
+    for known in versions:
+        for wanted in versions:
+            found, right = (
+                known.at_version(wanted.version),
+                MasterTable.open(table.path, version=wanted.version),
+            )
+            for name in ("changed", "changed_low", "changed_high", "deleted", "firsts"):
+                assert np.array_equal(getattr(found.index, name), getattr(right.index, name)), name
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_are_visible_where_their_code_is_located(seed: int) -> None:
     rng = random.Random(seed)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -29,6 +29,14 @@ from semistream.engine.window.tuple_layout import TupleLayout
 from semistream.errors import ConfigError, SemistreamError
 from semistream.master.pages import PageSource
 from semistream.stats import MemoryUse, Stats
+
+
+class _Coming(NamedTuple):
+    """A version to which a run is about to switch."""
+
+    source: PageSource
+    table: TableShape
+    plan: MemoryPlan
 
 
 class Run:
@@ -54,7 +62,7 @@ class Run:
         self._closed = False
         self._failed_version: int | None = None  # a version that could not be opened
         self._detached = False  # a switch failed, and so did reattaching
-        self._coming: tuple[int, PageSource | None] | None = None  # see _may_switch
+        self._coming: tuple[int, _Coming | None] | None = None  # see _may_switch
         parts = Parts(self._context)
         self._intake, self._output = parts.intake, parts.output
         self._policy = policy(join, parts)
@@ -301,15 +309,18 @@ class Run:
         if self._coming is None or self._coming[0] != version:
             self._coming = version, None
             with contextlib.suppress(SemistreamError, OSError):
-                new = self._source.at_version(version)
-                self._context.binding.check_version(new, self.version)
-                self._coming = version, new
-                table = TableShape.of(new, self._context.binding, self._context.direct)
-                plan = self._policy.plan(table, self._stream)
+                coming = self._open_version(version)
+                self._coming = version, coming
                 # A parked tuple waits for changes: it must be parked before the next one comes.
-                fits = self._output.divert is None and self._has_room_for(table, plan)
-                self._policy.prepare_switch(self._source, new, plan, fits)
+                fits = self._output.divert is None and self._has_room_for(coming.table, coming.plan)
+                self._policy.prepare_switch(self._source, coming.source, coming.plan, fits)
         return self._coming[1] is not None and self._policy.can_switch
+
+    def _open_version(self, version: int) -> _Coming:
+        new = self._source.at_version(version)
+        self._context.binding.check_version(new, self.version)
+        table = TableShape.of(new, self._context.binding, self._context.direct)
+        return _Coming(new, table, self._policy.plan(table, self._stream))
 
     def _must_allocate(self, table: TableShape, plan: MemoryPlan) -> bool:
         """Whether this table needs more memory than was allocated."""
@@ -333,11 +344,10 @@ class Run:
         old = self._source
         self._failed_version = self._intake.version
         coming, self._coming = self._coming, None
-        new = coming[1] if coming is not None and coming[0] == self._failed_version else None
-        new = new or old.at_version(self._failed_version)
-        self._context.binding.check_version(new, old.version)
-        table = TableShape.of(new, self._context.binding, self._context.direct)
-        plan = self._policy.plan(table, self._stream)
+        found = coming[1] if coming is not None and coming[0] == self._failed_version else None
+        if found is not None and not self._policy.held:  # memory may be divided otherwise now
+            found = found._replace(plan=self._policy.plan(found.table, self._stream))
+        new, table, plan = found or self._open_version(self._failed_version)
         dropped = self._invalidate_changed(new, old)
         self._policy.detach()
         try:

@@ -50,6 +50,10 @@ class Settings:
     # as 128 KiB, a call for cached pages as 4 KiB.
     gap_bytes: int = 128 << 10
     cached_gap_bytes: int = 4 << 10
+    # More tuples than four times those of an average stretch in a full window, and than one for so
+    # many bytes of pages, are not served by one visit: it would be one long push.
+    stretch_fill: int = 4
+    visit_bytes_per_tuple: int = 128
     visits_per_batch: int = 16  # maximum number of visits gathered into one output batch
     index_growth_share: int = 40  # the index takes 16 bytes more for every key that changes
     index_step_share: int = 400  # of the budget, when it has outgrown that: the window gives way

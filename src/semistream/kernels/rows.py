@@ -159,11 +159,11 @@ def release(slots, headers, positions):
 
 
 @compiled
-def compact(heap, headers, positions, top):
-    """Move live entries down over dead ones; returns the new top."""
+def compact(heap, headers, positions, read, write, stop):
+    """Move live entries down over dead ones, from ``read`` on to ``write``, until the next entry is
+    at ``stop`` or later; returns where to go on with both."""
     columns = positions.shape[1]
-    read, write = 0, 0
-    while read < top:
+    while read < stop:
         owner, length = headers[2 * read], headers[2 * read + 1]
         units = 1 + (length + _UNIT - 1) // _UNIT
         if owner >= 0:
@@ -173,7 +173,7 @@ def compact(heap, headers, positions, top):
                 positions[owner // columns, owner % columns] = write
             write += units
         read += units
-    return write
+    return read, write
 
 
 @compiled

@@ -133,10 +133,10 @@ def _waiting(stretch, size, head, fill, next_chunk):
 
 
 @compiled
-def collect(begin, end, most, dense, first_page, size, head, fill, next_chunk):
+def collect(begin, end, most, most_tuples, dense, first_page, size, head, fill, next_chunk):
     """Empty the lists of the next stretches from ``begin`` on, before ``end``, whose tuples need at
-    most ``most`` pages together; at least the first one that has tuples. A stretch of which they
-    need ``dense`` pages or more is visited alone.
+    most ``most`` pages together and are at most ``most_tuples``; at least the first one that has
+    tuples. A stretch of which they need ``dense`` pages or more is visited alone.
 
     Returns (slots, their chunks, the stretch after the last one that had tuples: whoever comes
     for a later one is not behind the sweep).
@@ -145,7 +145,7 @@ def collect(begin, end, most, dense, first_page, size, head, fill, next_chunk):
     while stretch < end:
         waiting, linked = _waiting(stretch, size, head, fill, next_chunk)
         needed = min(waiting, first_page[stretch + 1] - first_page[stretch])
-        if tuples and (pages + needed > most or needed >= dense):
+        if tuples and (pages + needed > most or needed >= dense or tuples + waiting > most_tuples):
             break
         tuples += waiting
         chunks += linked

@@ -64,7 +64,8 @@ class ChangedCodes:
         check_format_version(path, int(version) if version.isdigit() else version, FORMAT_VERSION)
         if codes.null_count or present.null_count or codes.type != pa.int64():
             raise _damaged(path, "a code is missing")
-        found = cls(codes.to_numpy(), present.to_numpy(zero_copy_only=False))
+        # A copy can be written to: kernels are compiled once, not again for read-only arrays.
+        found = cls(codes.to_numpy().copy(), present.to_numpy(zero_copy_only=False))
         if len(found) != info.codes or bool(np.any(found.codes[1:] <= found.codes[:-1])):
             raise _damaged(path, "its codes are incomplete or out of order")
         return found

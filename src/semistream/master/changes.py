@@ -109,38 +109,6 @@ def compact(table: MasterTable) -> int:
     return child.version
 
 
-def changed_codes(table: MasterTable, since: int) -> Iterator[Codes] | None:
-    """See :meth:`MasterTable.changed_codes`."""
-    if since > table.version:
-        return None
-    lists: list[ChangedCodes] = []
-    current: Manifest = table.manifest
-    try:
-        while current.version > since:
-            if current.kind == "build" or current.parent is None:
-                return None
-            if current.changed is not None:
-                lists.append(ChangedCodes.read(table.store, current.changed))
-            if current.parent <= since:
-                break
-            current = manifests.read_manifest(table.store, current.parent)
-    except MasterTableError:  # vacuumed
-        return None
-    return (changed.codes for changed in reversed(lists))
-
-
-def codes_of_newer_deltas(table: MasterTable, before: Manifest) -> Iterator[Codes] | None:
-    """All codes of the deltas that an older version with the same base does not have."""
-    if before.version > table.version:
-        return None
-    newer = [info for info in table.manifest.deltas if info not in before.deltas]
-    try:
-        lists = [ChangedCodes.read(table.store, info.changed) for info in newer if info.changed]
-    except MasterTableError:  # vacuumed, too
-        return None
-    return (changed.codes for changed in lists)
-
-
 def _publish_delta(
     table: MasterTable, source: Any, schema: pa.Schema, kind: str, memory: int, duplicates: str,
     info: Callable[[], SyncInfo | None] = lambda: None,

@@ -12,6 +12,7 @@ are masked (:meth:`PageIndex.visible`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise, takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,8 @@ from semistream.master.manifest import Manifest
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
 from semistream.master.stitch import check_base_order, stitched
 from semistream.master.store import LocalStore
+
+_KINDS = "base", "delta"
 
 
 class LogicalPages:
@@ -45,16 +48,29 @@ class LogicalPages:
             known_files.get(str(store.path(info.file))) or open_segment(store, manifest, info)
             for info in infos
         ]
-        changed = [
-            ChangedCodes.read(store, info.changed) for info in infos if info.changed is not None
-        ]
         check_base_order([part for part, i in zip(opened, infos, strict=True) if i.kind == "base"])
         self.segment: OpenSegment = stitched(opened, infos)
         sizes = [len(part.pages) for part in opened]
         base = sum(n for n, info in zip(sizes, infos, strict=True) if info.kind == "base")
         deltas = [n for n, info in zip(sizes, infos, strict=True) if info.kind == "delta"]
         self.bounds = [0, *np.cumsum([base, *deltas]).tolist()]
-        self.index = _index(codec, self.segment, self.bounds, changed)
+        self._files = [[info.file for info in infos if info.kind == kind] for kind in _KINDS]
+        self._version = manifest.version
+        shared, before = self._deltas_shared_with(known)
+        changed = [
+            ChangedCodes.read(store, info.changed)
+            for info in manifest.deltas[shared:]
+            if info.changed is not None
+        ]
+        self.index: PageIndex = _index(codec, self.segment, self.bounds, changed, before)
+
+    def _deltas_shared_with(self, known: LogicalPages | None) -> tuple[int, PageIndex | None]:
+        """How many of the first deltas an older version has, too, and its index; 0 and None if it
+        is not older, or has another base."""
+        if known is None or known._version >= self._version or known._files[0] != self._files[0]:
+            return 0, None
+        pairs = zip(self._files[1], known._files[1], strict=False)
+        return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))), known.index
 
     @property
     def num_pages(self) -> int:
@@ -93,7 +109,11 @@ class LogicalPages:
 
 
 def _index(
-    codec: KeyCodec, segment: OpenSegment, bounds: list[int], changed: list[ChangedCodes]
+    codec: KeyCodec,
+    segment: OpenSegment,
+    bounds: list[int],
+    changed: list[ChangedCodes],
+    before: PageIndex | None,
 ) -> PageIndex:
     firsts, continues = segment.pages.first_codes, segment.pages.continues
     inner = [bound for bound in bounds[1:-1] if 0 < bound < len(firsts)]
@@ -104,23 +124,51 @@ def _index(
         continues,
         segment.nbytes - firsts.nbytes - continues.nbytes,  # they are the index's own
         boundaries=bounds[1:-1],
-        changed=_changed_pages(firsts, continues, bounds, changed),
+        changed=_changed_pages(firsts, continues, bounds, changed, before),
     )
 
 
 def _changed_pages(
-    firsts: Codes, continues: Mask, bounds: list[int], changed: list[ChangedCodes]
+    firsts: Codes,
+    continues: Mask,
+    bounds: list[int],
+    changed: list[ChangedCodes],
+    before: PageIndex | None,
 ) -> ChangedPages | None:
-    """The pages of every changed code, in the newest delta that has it."""
-    if not changed:
+    """The pages of every changed code, in the newest delta that has it.
+
+    ``changed`` are the lists of the last deltas. ``before`` is the index of a version that has the
+    others, too; a delta that only that version has was folded into one of the last, which has all
+    its codes.
+    """
+    if not changed and before is None:
         return None
-    codes, lows, highs = [], [], []
-    for delta, begin, end in zip(changed, bounds[1:-1], bounds[2:], strict=True):
+    found = ChangedPages.none()
+    if before is not None:
+        found = ChangedPages(before.changed, before.changed_low, before.changed_high)
+    for delta, (begin, end) in zip(
+        changed, list(pairwise(bounds))[-len(changed) :] if changed else (), strict=True
+    ):
         low, high = page_ranges(firsts[begin:end], continues[begin:end], delta.codes)
-        codes.append(delta.codes)
-        lows.append(np.where(delta.present, low + begin, 0).astype(np.int32))
-        highs.append(np.where(delta.present, high + begin, -1).astype(np.int32))
-    newest_first = slice(None, None, -1)
-    every, place = np.unique(np.concatenate(codes[newest_first]), return_index=True)
-    first, last = np.concatenate(lows[newest_first]), np.concatenate(highs[newest_first])
-    return ChangedPages(every, first[place], last[place])
+        lows = np.where(delta.present, low + begin, 0).astype(np.int32)
+        highs = np.where(delta.present, high + begin, -1).astype(np.int32)
+        found = _merged(ChangedPages(delta.codes, lows, highs), found)
+    return found
+
+
+def _merged(newer: ChangedPages, older: ChangedPages) -> ChangedPages:
+    """All codes of both; where both have a code, the newer one is right."""
+    if not len(older.codes):
+        return newer
+    if not len(newer.codes):
+        return older
+    from semistream.kernels import changed_codes
+
+    most = len(newer.codes) + len(older.codes)
+    codes, low, high = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most, np.int32)
+    count = changed_codes.merge(
+        newer.codes, newer.low, newer.high, older.codes, older.low, older.high, codes, low, high
+    )
+    for array in (codes, low, high):
+        array.resize(count, refcheck=False)  # in place: nobody else has it
+    return ChangedPages(codes, low, high)

@@ -49,6 +49,7 @@ class OpenSegment:
         self.checked = np.zeros(len(pages), dtype=np.bool_)
         self.page_check = page_check or PageCheck(codes)
         self._whole: WholeMap | None = None
+        self._windows: dict[tuple[int, int], int] = {}
 
     def name_of(self, page: int) -> str:
         """The page's number in its file, and the file."""
@@ -80,13 +81,20 @@ class OpenSegment:
         """Where these pages end in the file."""
         return self.offsets[pages] + self.pages.lengths[pages]
 
-    def window_bytes(self, count: int) -> int:
-        """The size of the largest ``count`` adjacent pages."""
+    def window_bytes(self, count: int, slack: int = 0) -> int:
+        """The size of the largest ``count`` adjacent pages, and ``slack`` for each of their ranges.
+        What is between the pages of two files is not read."""
         count = min(count, len(self.offsets))
         if count == 0:
             return 0
-        ends = self.ends(slice(count - 1, None))
-        return int((ends - self.offsets[: len(ends)]).max())
+        if (count, slack) not in self._windows:
+            ends = self.ends(slice(None))
+            sums = np.cumsum(np.r_[0, ends - self.offsets])
+            sizes = sums[count:] - sums[:-count]
+            apart = np.cumsum(np.r_[True, self.offsets[1:] != ends[:-1]])
+            ranges = 1 + apart[count - 1 :] - apart[: len(sizes)]
+            self._windows[count, slack] = int((sizes + slack * ranges).max())
+        return self._windows[count, slack]
 
 
 def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> OpenSegment:
@@ -206,7 +214,7 @@ class PlainReader:
     def bytes_for(segment: OpenSegment, pages_at_once: int, direct: bool) -> int:
         """The bytes that a reader will hold."""
         slack = 2 * ALIGNMENT if direct else 0
-        return aligned(segment.window_bytes(pages_at_once) + slack)
+        return aligned(segment.window_bytes(pages_at_once, slack))
 
     @property
     def nbytes(self) -> int:

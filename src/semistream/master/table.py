@@ -13,6 +13,7 @@ import pyarrow as pa
 from semistream.errors import ConfigError, MasterTableError
 from semistream.keys import Codes
 from semistream.master import manifest as manifests
+from semistream.master.changed_since import changed_codes, codes_of_newer_deltas
 from semistream.master.codes import KeyCodes
 from semistream.master.index import PageIndex
 from semistream.master.logical_pages import LogicalPages
@@ -299,15 +300,11 @@ class MasterTable:
         None if unknown: the table was rebuilt in between, or the versions in between were
         vacuumed.
         """
-        from semistream.master.changes import changed_codes
-
         return changed_codes(self, since)
 
     def changed_since(self, other: Any) -> Iterator[Codes] | None:
         """The same after an open version. If those in between were vacuumed, and the base is the
         same: all codes of newer deltas, into which older ones may have been folded."""
-        from semistream.master.changes import codes_of_newer_deltas
-
         found = self.changed_codes(other.version)
         if found is None and self.pages_shared_with(other):
             return codes_of_newer_deltas(self, other.manifest)

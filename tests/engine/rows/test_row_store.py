@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -147,6 +148,30 @@ def test_a_full_heap_reports_how_many_rows_fit() -> None:
     assert store.take(np.arange(8, dtype=np.int32))[0].to_pylist() == [
         f"round {turn:2}" for turn in (24, 25, 26, 27, 28, 29, 22, 23)
     ]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_heap_is_compacted_in_steps(seed: int) -> None:
+    """No call moves all of it, and every text is what was put last."""
+    rng, held = random.Random(seed), {}
+    store = store_for([pa.array(["x"])], 2_000, 2_000 * 40)
+    longest = 0
+    for turn in range(3_000):
+        gone = [slot for slot in held if rng.random() < 0.01]
+        store.free(slots(*gone))
+        for slot in gone:
+            del held[slot]
+        free = [slot for slot in range(2_000) if slot not in held][: rng.randint(0, 30)]
+        column = pa.array([f"{turn} " + "y" * rng.randint(0, 40) for _ in free], pa.string())
+        fit = store.room([column], np.arange(len(free)))
+        before = store._moved[0]
+        store.put([column], np.arange(fit), slots(*free[:fit]))
+        held.update(zip(free[:fit], column.to_pylist(), strict=False))
+        if store._moved[0] > before:
+            longest = max(longest, store._moved[0] - before)
+        if turn % 100 == 0:
+            assert store.take(slots(*held))[0].to_pylist() == list(held.values())
+    assert 0 < longest < store._limit // 2
 
 
 def test_too_much_text_raises_instead_of_crashing() -> None:

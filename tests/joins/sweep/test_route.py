@@ -39,12 +39,20 @@ def add(window: StretchWindow, keys: list[int]) -> None:
     assert window.add(np.array(keys, np.int64), columns, rows, lambda _: []) == len(keys)
 
 
+def next_visits(route: Route, window: StretchWindow) -> list[Visit]:
+    visits = route.next_visits(window)
+    for visit in visits:
+        route.find_pages(window, visit)
+    return visits
+
+
 def visits_of(route: Route, window: StretchWindow) -> list[Visit]:
     """All that follow until no tuple waits; their chunks are given back."""
     visits = []
-    while (visit := route.next_visit(window)) is not None:
-        visits.append(visit)
-        window.leave(visit.slots)
+    while some := next_visits(route, window):
+        visits += some
+        for visit in some:
+            window.leave(visit.slots)
     assert window.count == 0
     return visits
 
@@ -58,15 +66,15 @@ def test_stretches_come_in_key_order_and_those_without_tuples_are_skipped() -> N
     visits = visits_of(route, window)
     assert pages_read(visits) == [[3], [11], [20]]
     assert [len(v.slots) for v in visits] == [2, 1, 1]
-    assert route.next_visit(window) is None
+    assert next_visits(route, window) == []
     assert route.sweeps == 0
 
 
 def test_a_tuple_behind_the_sweep_waits_until_it_has_gone_round() -> None:
     route, window = route_of(1, [110])
-    route.next_visit(window)
+    next_visits(route, window)
     add(window, [30, 200])
-    following = [route.next_visit(window) for _ in range(2)]
+    following = [*next_visits(route, window), *next_visits(route, window)]
     assert pages_read(following) == [[20], [3]]
     assert route.sweeps == 1
 
@@ -186,3 +194,26 @@ def test_a_dense_stretch_is_visited_alone() -> None:
     assert pages_read(visits_of(route, window)) == [[0], [4, 5, 6], [8, 12]]
     route, window = route_of(4, keys, most=20, dense=4)
     assert pages_read(visits_of(route, window)) == [[0, 4, 5, 6, 8, 12]]
+
+
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_a_stretch_with_too_many_tuples_is_served_by_several_visits(chunk: int) -> None:
+    """Whoever comes for it meanwhile waits until the sweep has gone round."""
+    keys = [0, *([40, 51, 40, 62] * 5), 200]
+    stretches = Stretches(PAGES.index, 4)
+    window = StretchWindow(layout(), StretchWindowSize(128, 0, 0, chunk), stretches)
+    add(window, keys)
+    route = Route(context(binding(PAGES)), stretches, 20, 0)
+    route.most_tuples = 6
+    first, *parts = next_visits(route, window) + next_visits(route, window)
+    assert window.codes[first.slots].tolist() == [0]
+    assert all(0 < len(part.slots) <= 6 and part.first == 1 for part in parts)
+    assert sorted(c for part in parts for c in window.codes[part.slots].tolist()) == sorted(
+        keys[1:-1]
+    )
+    for part in parts:
+        assert set(part.chunks.tolist()) == {slot // chunk for slot in part.slots.tolist()}
+        assert part.pages[part.places].tolist() == [c // 10 for c in window.codes[part.slots]]
+    add(window, [40])
+    (last,) = next_visits(route, window)
+    assert window.codes[last.slots].tolist() == [200]

@@ -69,8 +69,9 @@ class World:
         self.offers = Collected()
         offers: Any = self.offers
         self.match = VisitMatch(shared, self.window, self.visit_output, offers)
-        visit = Route(shared, stretches, 99, 0).next_visit(self.window)
-        assert visit is not None
+        route = Route(shared, stretches, 99, 0)
+        (visit,) = route.next_visits(self.window)
+        route.find_pages(self.window, visit)
         self.visit: Visit = visit
         self.keys = dict(
             zip(visit.slots.tolist(), self.window.keys(visit.slots)[0].to_pylist(), strict=True)

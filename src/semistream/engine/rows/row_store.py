@@ -55,6 +55,7 @@ class RowStore:
         self._headers = self._heap.view(np.int32)
         self._positions = np.full((capacity, len(layout.text)), -1, np.int32)
         self._top = 0
+        self._moved = 0, 0  # live entries before the first are compacted, up to the second
         self._live = 0
         self._limit = int(units * HEAP_LIVE_SHARE)
         self._arenas = {i: Arena(layout.types[i], capacity) for i in layout.nested}
@@ -155,8 +156,7 @@ class RowStore:
 
     def _put_text(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
         needed = self._units(columns, rows)
-        if self._top + needed > len(self._heap) // _UNIT:
-            self._top = kernels.rows.compact(self._heap, self._headers, self._positions, self._top)
+        self._make_room(needed)
         if self._top + needed > len(self._heap) // _UNIT:
             raise InternalError("a row store got more text than room() allowed; please report this")
         for place, i in enumerate(self.layout.text):
@@ -175,6 +175,30 @@ class RowStore:
                 self._top,
             )
         self._live += needed
+
+    def _make_room(self, needed: int) -> None:
+        """Compact the heap in steps, so that it is done when the end is reached: all at once would
+        be one long call."""
+        size = len(self._heap) // _UNIT
+        room = size - self._top - needed
+        if room > size // 4:
+            return
+        if room > 0:
+            left = self._top - self._moved[0]
+            self._compact(self._moved[0] + needed * (left // room + 2))
+        else:
+            self._compact(self._top)
+            if self._top + needed > size:  # what has died since, too
+                self._compact(self._top)
+
+    def _compact(self, stop: int) -> None:
+        """Go on to this entry, or begin again behind the last one."""
+        read, write = kernels.rows.compact(
+            self._heap, self._headers, self._positions, *self._moved, min(stop, self._top)
+        )
+        self._moved = read, write
+        if read >= self._top:
+            self._top, self._moved = write, (0, 0)
 
     def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
         """Arrow arrays of all columns (or only some) for these slots."""

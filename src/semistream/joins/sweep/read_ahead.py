@@ -22,7 +22,9 @@ from semistream.master.pages import PageSource
 
 @dataclass
 class Visit:
-    """Pages to read, in ascending order, and the tuples that wait for them, by code."""
+    """Pages to read, in ascending order, and the tuples that wait for them, by code.
+
+    A visit that is not soon due has tuples in any order and no pages yet (``is_found``)."""
 
     pages: Any
     places: Any  # for every tuple, the first of ``pages`` that can hold its code
@@ -30,6 +32,7 @@ class Visit:
     chunks: Any  # of the window, to be given back
     stretches: int = 1
     first: int = 0  # stretch
+    is_found: bool = True  # its pages are
     reader: Any = None  # that its first pages were requested from; None: not requested yet
     read: Any = None  # of these pages
     done: int = 0  # pages that were loaded

@@ -22,7 +22,8 @@ class Route:
 
     A visit serves the tuples of one stretch, or of several where few tuples wait: as many as need
     ``most`` pages together, or one that needs ``dense`` pages alone. Up to ``gap`` unneeded pages
-    are read to make one request of two.
+    are read to make one request of two. Where more than ``most_tuples`` wait for one stretch, as
+    for a hot key that is not cached yet, several visits serve them: each is done within one push.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class Route:
         self._dense = dense
         self._gap = gap
         self._position = position  # the stretch to look at next
+        self.most_tuples = NEVER
         self.sweeps = 0  # how often it has gone round
 
     def farthest(self, window: StretchWindow) -> int:
@@ -74,15 +76,16 @@ class Route:
         """Whether tuples wait for stretches from ``first`` on."""
         return first < len(self._stretches) and window.next_needed(first) >= first
 
-    def next_visit(self, window: StretchWindow, first: int = 0) -> Visit | None:
-        """The next tuples that wait, which leave their lists; None if none wait.
+    def next_visits(self, window: StretchWindow, first: int = 0) -> list[Visit]:
+        """The next tuples that wait, which leave their lists: one visit, or several to one stretch;
+        empty if none wait. :meth:`find_pages` is to be called before a visit is made.
 
         ``first``: only those of stretches from this one on, apart from the sweep.
         """
         if first:
             if not self.waiting_from(window, first):
-                return None
-            return self._visit(window, window.next_needed(first))[0]
+                return []
+            return self._visits(window, window.next_needed(first))[0]
         stretches = self._stretches
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
@@ -90,21 +93,29 @@ class Route:
             # stretch on, not one up to the last stretch and another one behind it.
             if self._position:
                 self._position = len(stretches)
-            return None
+            return []
         self.sweeps += begin < self._position
-        visit, self._position = self._visit(window, begin)
-        return visit
+        visits, self._position = self._visits(window, begin)
+        return visits
 
-    def _visit(self, window: StretchWindow, begin: int) -> tuple[Visit, int]:
-        """A visit from this stretch on, and the stretch after its last."""
-        stretches = self._stretches
-        ends = stretches.segment_ends
+    def _visits(self, window: StretchWindow, begin: int) -> tuple[list[Visit], int]:
+        """Visits from this stretch on, and the stretch after their last."""
+        ends = self._stretches.segment_ends
         end = ends[bisect_right(ends, begin)]
-        slots, chunks, end = window.collect(begin, end, self._most, self._dense)
-        slots = slots[np.argsort(window.codes[slots])]
-        first = stretches.first_page
-        pages, places = self._pages(window, slots, int(first[begin]), int(first[end]) - 1)
-        return Visit(pages, places, slots, chunks, stretches=end - begin, first=begin), end
+        most = self.most_tuples
+        slots, chunks, end = window.collect(begin, end, self._most, self._dense, most)
+        parts = [(slots, chunks)] if end - begin > 1 else window.cut(slots, chunks, most)
+        return [Visit(_NO_PAGES, None, *part, end - begin, begin, False) for part in parts], end
+
+    def find_pages(self, window: StretchWindow, visit: Visit) -> None:
+        """Sort the tuples of a visit, and find the pages that they need."""
+        if visit.is_found:
+            return
+        visit.slots = visit.slots[np.argsort(window.codes[visit.slots])]
+        first, end = self._stretches.first_page, visit.first + visit.stretches
+        low, high = int(first[visit.first]), int(first[end]) - 1
+        visit.pages, visit.places = self._pages(window, visit.slots, low, high)
+        visit.is_found = True
 
     def _pages(self, window: StretchWindow, slots: Any, low: int, high: int) -> tuple[Any, Any]:
         """The pages to read, and for every tuple the first of them that can hold its code."""

@@ -219,17 +219,28 @@ class StretchWindow:
         return int(kernels.sweep.next_needed(stretch, self._head)) if self._listed else -1
 
     def collect(
-        self, begin: int, end: int, most: int, dense: int = NEVER
+        self, begin: int, end: int, most: int, dense: int = NEVER, most_tuples: int = NEVER
     ) -> tuple[Slots, Any, int]:
-        """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages,
-        or of one that needs ``dense`` or more; returns the tuples, their chunks, and the stretch
-        after the last one."""
+        """Empty the lists of stretches from ``begin`` on whose tuples need at most ``most`` pages
+        and are at most ``most_tuples``, or of one that needs ``dense`` or more or has more tuples;
+        returns the tuples, their chunks, and the stretch after the last one."""
         slots, chunks, stop = kernels.sweep.collect(
-            begin, end, most, dense, self._stretches.first_page, self._size, self._head, self._fill,
-            self._next_chunk,
+            begin, end, most, most_tuples, dense, self._stretches.first_page, self._size,
+            self._head, self._fill, self._next_chunk,
         )  # fmt: skip
         self._listed -= len(slots)
         return slots, chunks, int(stop)
+
+    def cut(self, slots: Slots, chunks: Any, most: int) -> list[tuple[Slots, Any]]:
+        """What was collected of one stretch, in parts of at most ``most`` tuples, or one chunk."""
+        each = max(1, most // self._size)
+        if len(slots) <= most or len(chunks) <= each:
+            return [(slots, chunks)]
+        ends = np.arange(each, len(chunks), each)
+        missing = len(chunks) * self._size - len(slots)  # all chunks but the first one are full
+        return list(
+            zip(np.split(slots, ends * self._size - missing), np.split(chunks, ends), strict=True)
+        )
 
     def farthest(self, stretch: int) -> int:
         """The last stretch before this one, wrapping around, with waiting tuples; or -1."""

@@ -4,7 +4,7 @@
         admit tuples; those that miss the front stage wait        take_in
             in the list of their stretch                          StretchWindow.add
         go round the stretches in key order:                      begin
-            take the tuples of the next stretches off their       Route.next_visit
+            take the tuples of the next stretches off their       Route.next_visits
                 lists: a visit to the pages that they need
             request the pages of the next visits                  ReadAhead.request
             wait for the pages of this visit                      ReadAhead.load
@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import numpy as np
@@ -293,6 +294,10 @@ class Sweep(Policy):
         self._enough = min(
             nbytes // settings.disk_bytes_per_miss, window.capacity // settings.vacancy
         )
+        usual = window.capacity // len(self._stretches)
+        self._route.most_tuples = max(
+            settings.stretch_fill * usual, reads.buffer_bytes // settings.visit_bytes_per_tuple, 1
+        )
 
     def release(self, most: int) -> pa.RecordBatch | None:
         """Tuples of the stretches to which the sweep comes last."""
@@ -312,14 +317,15 @@ class Sweep(Policy):
         """Go on to the next pages that tuples wait for."""
         self.context.iteration_begins()
         assert self._window is not None
-        urgent = None
+        urgent = []
         if self._switch.kept:  # a switch is near: first tuples that wait for a delta
-            urgent = self._route.next_visit(self._window, self._switch.kept)
-        if urgent is not None:
-            self._visits.appendleft(urgent)
+            urgent = self._route.next_visits(self._window, self._switch.kept)
+        if urgent:
+            self._visits.extendleft(reversed(urgent))
         elif not self._visits:
             self._look_ahead()
         visit = self._visits[0]
+        self._route.find_pages(self._window, visit)
         loaded = self._reads.load(visit) if len(visit.pages) else None
         self._visits.popleft()
         self._visit, self._loaded = visit, loaded
@@ -334,12 +340,14 @@ class Sweep(Policy):
         assert self._window is not None
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
-            visit = self._route.next_visit(self._window)
-            if visit is None:
+            visits = self._route.next_visits(self._window)
+            if not visits:
                 break
             if self._route.sweeps > sweeps:
                 self._sweep_done()
-            self._visits.append(visit)
+            self._visits.extend(visits)
+        for visit in islice(self._visits, self._reads.ahead + 1):
+            self._route.find_pages(self._window, visit)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
 
     def _sweep_done(self) -> None:
@@ -353,7 +361,10 @@ class Sweep(Policy):
         """The visits of one sweep, those that were found ahead of it, and those whose rows are
         kept back to fill a batch."""
         settings = self.context.settings
-        return self._route.most_visits + self._reads.ahead + 2 + settings.visits_per_batch
+        visits = self._route.most_visits + self._reads.ahead + 2 + settings.visits_per_batch
+        if self._window is not None:  # a stretch may need several
+            visits += 2 * self._window.capacity // self._route.most_tuples
+        return visits
 
     # -- joining a visit's pages -------------------------------------------------------------
 
