@@ -202,8 +202,8 @@ def spark_batches(report: dict[str, Any]) -> str:
     machine, rounds = report["machine"], report["rounds"]
     taken = "one round" if rounds == 1 else f"the best of {rounds} rounds"
     return _table(["rows of a micro-batch", *heads], rows) + (
-        f"\nMeasured at {machine['time']}, {taken}, with Spark {machine['packages']['pyspark']}, load "
-        f"average {machine['load'][0]:.1f} before.\n"
+        f"\nMeasured at {machine['time']}, {taken}, with Spark {machine['packages']['pyspark']}, "
+        f"load average {machine['load'][0]:.1f} before.\n"
     )
 
 
