@@ -34,6 +34,7 @@ from lab.tables import save
 from semistream.spark import Metrics
 from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.sink import WarehouseSource, WarehouseWriter, to_warehouse
+from semistream.spark.worker_socket import acknowledge_at_once
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 TARGET = 1.25  # times the ceiling
@@ -99,6 +100,7 @@ class ConstantWriter(WarehouseWriter):
     """The sink's writer with constants instead of a join; batches are coalesced as for a join."""
 
     def join(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge_at_once()
         return AppendConstants()(coalesce(iterator, coalesce_bytes(1 << 30)))
 
 
