@@ -3,6 +3,8 @@
     python -m lab.bench_shapes --size small      # R = 200,000 rows, a few minutes
     python -m lab.bench_shapes --size full       # R = 2 and 20 million rows, hours
     python -m lab.bench_shapes --rows 2000000 --joins sweepjoin,cmeshjoin --shapes int64,text,uuid
+    python -m lab.bench_shapes --rows 2000000 --prepare     # only build the tables
+    python -m lab.bench_shapes --shapes wide --add           # beside the results that are there
 
 Each cell runs in a fresh process pinned to one core. Every shape is compared with a second
 measurement of int64 that is taken beside it. Tables are built one at a time under .data/ and
@@ -15,6 +17,7 @@ size targets are shown but do not count, unless ``--strict`` is given.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -77,6 +80,7 @@ SIZES = {
     ),
 }
 TIME_LIMIT = 300.0  # seconds for a cell: a scan of 20 million rows by a slow path takes minutes
+PLACE = ("shape", "join", "rows", "percent", "seed", "beside")  # what is measured
 SLOW_SHARE = 50  # joins that read a page for every tuple get smaller pushes and chunks
 
 
@@ -86,6 +90,10 @@ class Group:
 
     data: ShapeData
     cells: list[Cell]
+
+    @property
+    def with_lmdb(self) -> bool:
+        return any(cell.join == RIVAL for cell in self.cells)
 
 
 def plan(
@@ -137,20 +145,23 @@ def run(
     out: Path,
     log: Callable[[str], None],
     done: Callable[[Any], None],
+    earlier: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Measure all cells, building and deleting tables on the way; results are saved per table."""
+    """Measure all cells, building and deleting tables on the way; results are saved per table.
+
+    The cells of an ``earlier`` report stay, but for those that are measured again.
+    """
     fresh_process.preload()
     began, about = time.perf_counter(), machine.describe()
-    results: list[dict[str, Any]] = []
-    report: dict[str, Any] = {}
+    report = earlier or {"seconds": 0.0, "cells": []}
+    spent_before, results = report["seconds"], _without(report["cells"], groups)
     held: list[ShapeData] = []
     try:
         for group in groups:
             data = group.data
             held = _discard(held, data, keep)
-            with_lmdb = any(cell.join == RIVAL for cell in group.cells)
             held.append(data)
-            data.prepare(log, with_lmdb)
+            data.prepare(log, group.with_lmdb)
             data.warm()
             for cell in group.cells:
                 load = machine.load()
@@ -159,7 +170,7 @@ def run(
                 results.append({"load": load, **found})
                 done(results[-1])
             report = {
-                "seconds": round(time.perf_counter() - began, 1),
+                "seconds": round(spent_before + time.perf_counter() - began, 1),
                 "machine": {**about, "load_after": machine.load()},
                 "targets": [{**vars(verdict), "met": verdict.met} for verdict in verdicts(results)],
                 "cells": results,
@@ -168,6 +179,18 @@ def run(
     finally:
         _discard(held, None, keep)
     return report
+
+
+def prepare(groups: list[Group], log: Callable[[str], None]) -> None:
+    """Build all tables that are missing."""
+    for group in groups:
+        group.data.prepare(log, group.with_lmdb)
+
+
+def _without(cells: list[dict[str, Any]], groups: list[Group]) -> list[dict[str, Any]]:
+    """The cells that these groups do not measure again."""
+    again = {tuple(vars(cell)[name] for name in PLACE) for group in groups for cell in group.cells}
+    return [cell for cell in cells if tuple(cell[name] for name in PLACE) not in again]
 
 
 def _discard(held: list[ShapeData], coming: ShapeData | None, keep: bool) -> list[ShapeData]:
@@ -197,10 +220,14 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seconds:
         size = replace(size, seconds=options.seconds, warm_seconds=4 * options.seconds)
     groups = plan(size, rows, percents, shapes, joins, options.seed, Path(options.data))
+    if options.prepare:
+        prepare(groups, console.print)
+        return 0
+    earlier = json.loads(out.read_text()) if options.add and out.exists() else None
     command.warn_if_busy(console)
     total = sum(len(group.cells) for group in groups)
     with command.measuring(console, total, lambda c: f"{c['shape']}, {c['join']}") as bar:
-        report = run(groups, options.keep, out, bar.log, bar.done)
+        report = run(groups, options.keep, out, bar.log, bar.done, earlier)
     reports.all_joins(report["cells"]).show(console, "million tuples/s, one core")
     reports.summary(report["cells"]).show(console, f"{OURS}: million tuples/s and ratios")
     return command.verdict(console, report, out, size.counts or options.strict)
@@ -212,6 +239,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--shapes", help=f"names, comma-separated; default: {','.join(SHAPES)}")
     parser.add_argument("--joins", help="names, comma-separated, or all; the full size's default")
     parser.add_argument("--no-rival", action="store_true", help="leave the alternative out")
+    parser.add_argument("--prepare", action="store_true", help="only build the tables")
+    parser.add_argument("--add", action="store_true", help="keep the other cells of the results")
     parser.add_argument(
         "--seconds", type=float, help="measured time of a cell; the warm-up may take four times it"
     )

@@ -37,6 +37,7 @@ PIPELINES = {
     "Spark, broadcast of the batch": "Spark's join: broadcast of the batch, with a hint",
     "Spark, broadcast of R": "Spark's join: broadcast of R",
 }
+BATCH_PAIRS = {"enrich": "ceiling", "one-crossing sink": "sink with constants"}
 
 
 def cache(report: dict[str, Any]) -> str:
@@ -188,6 +189,24 @@ def spark(report: dict[str, Any]) -> str:
     )
 
 
+def spark_batches(report: dict[str, Any]) -> str:
+    """The time of ``addBatch`` by size of the micro-batch, beside the ceilings."""
+    rows = []
+    for one in report["micro_batches"]:
+        shown = [f"{one['batch_rows']:,}"]
+        for ours, theirs in BATCH_PAIRS.items():
+            shown += [f"{one['pipelines'][name]['median']:.0f}" for name in (ours, theirs)]
+            shown.append(f"{one['ratios'][ours]:.2f}")
+        rows.append(shown)
+    heads = [head for pair in BATCH_PAIRS.items() for head in (*pair, "ratio")]
+    machine, rounds = report["machine"], report["rounds"]
+    taken = "one round" if rounds == 1 else f"the best of {rounds} rounds"
+    return _table(["rows of a micro-batch", *heads], rows) + (
+        f"\nMeasured at {machine['time']}, {taken}, with Spark {machine['packages']['pyspark']}, "
+        f"load average {machine['load'][0]:.1f} before.\n"
+    )
+
+
 class Part(NamedTuple):
     page: str
     name: str  # of its markers
@@ -198,6 +217,7 @@ class Part(NamedTuple):
 PARTS = (
     Part("benchmarks.md", "engine", "engine", engine),
     Part("cluster.md", "spark", "spark", spark),
+    Part("cluster.md", "spark-batches", "spark-batches", spark_batches),
     Part("laboratory-notes.md", "cache", "cache", cache),
     Part("laboratory-notes.md", "sweep", "sweep", sweep),
     Part("laboratory-notes.md", "peers", "sweep", peers),

@@ -12,7 +12,6 @@ median of its batches. Every answer is checked.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import tempfile
@@ -24,14 +23,18 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark
 from pyspark.sql import DataFrame, SparkSession
 
 import semistream as ss
 from lab import machine
+from lab.command import RESULTS
 from lab.spark_data import FILES_PER_BATCH, SparkData, constants
+from lab.tables import save
 from semistream.spark import Metrics
 from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.sink import WarehouseSource, WarehouseWriter, to_warehouse
+from semistream.spark.worker_socket import acknowledge_at_once
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 TARGET = 1.25  # times the ceiling
@@ -97,6 +100,7 @@ class ConstantWriter(WarehouseWriter):
     """The sink's writer with constants instead of a join; batches are coalesced as for a join."""
 
     def join(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge_at_once()
         return AppendConstants()(coalesce(iterator, coalesce_bytes(1 << 30)))
 
 
@@ -226,8 +230,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--batches", type=int, default=16, help="measured batches of each size")
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="rows of a batch")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--out", type=Path, help="path of the JSON results")
+    parser.add_argument("--out", type=Path, default=RESULTS / "spark-batches.json")
     options = parser.parse_args(arguments)
+    about = machine.describe()
+    about["packages"]["pyspark"] = pyspark.__version__
     datas = prepared(options.rows, print, options.batches, options.sizes)
     memory = str(datas[0].nbytes // 10)
     with tempfile.TemporaryDirectory(prefix="semistream-bench-") as folder:
@@ -239,9 +245,9 @@ def main(arguments: list[str] | None = None) -> int:
     for target in targets(found):
         verdict = "met" if target["met"] else "missed"
         print(f"{target['name']}: {target['ratio']:.2f} (target {TARGET}): {verdict}")
-    report = {"rows": options.rows, "machine": machine.describe(), "micro_batches": found}
-    if options.out:
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    about["load_after"] = machine.load()
+    report = {"rows": options.rows, "rounds": options.rounds, "machine": about}
+    save({**report, "micro_batches": found}, options.out)
     return int(any("wrong" in p for one in found for p in one["pipelines"].values()))
 
 

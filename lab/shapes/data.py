@@ -18,9 +18,8 @@ from lab.shapes.catalogue import SHAPES, Shape, with_seed
 from lab.shapes.keys import Numbers
 from semistream import workload
 
-FORMAT = 1  # part of the folder's name: increase it when generated rows change
+FORMAT = 2  # part of the folder's name: increase it when generated rows or pages change
 CHUNK = 100_000  # rows generated at a time
-SMALL_TABLE = 1_000_000  # rows; below it pages are smaller, so that there are hundreds of them
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,6 @@ class ShapeData:
         """Bytes of the table in Arrow memory."""
         return int(self.keys * self.shape.copies * self.shape.row_bytes())
 
-    @property
-    def page_bytes(self) -> int:
-        return 256 << 10 if self.rows >= SMALL_TABLE else 16 << 10
-
     def prepare(self, log: Log, lmdb: bool = True) -> None:
         """Build what is missing, in a stream of small batches."""
         about = f"{self.shape.label}, {self.rows:,} rows"
@@ -70,7 +65,11 @@ class ShapeData:
             build_once(self.lmdb, self._build_lmdb, log, f"building LMDB: {about}")
 
     def warm(self) -> None:
-        """Read all files once, so that the page cache holds them."""
+        """Read all files anew, so that the page cache holds them in large pieces.
+
+        What ran before may have left it small ones, which take longer to copy and to map.
+        """
+        page_cache.drop(self.folder)
         page_cache.read(self.folder)
 
     def delete(self) -> None:
@@ -145,9 +144,7 @@ class ShapeData:
         reader = pa.RecordBatchReader.from_batches(
             shape.schema, (shape.rows(numbers) for numbers in self._chunks())
         )
-        master = ss.MasterTable.build(
-            reader, path, key=shape.key.names, unique=shape.unique, page_bytes=self.page_bytes
-        )
+        master = ss.MasterTable.build(reader, path, key=shape.key.names, unique=shape.unique)
         for revision in range(1, shape.deltas + 1):
             changed = (
                 shape.rows(numbers[shape.revisions(numbers) == revision], revision)

@@ -60,7 +60,9 @@ def markdown(report: dict[str, Any]) -> str:
     """Both tables and the machine, for the docs."""
     cells = report["cells"]
     said = "Million tuples/s, one core. Targets: the share of the int64 rate as listed, at least "
-    said += "as fast as the best published join, at least 3 times the alternative."
+    said += "as fast as the best published join, at least 3 times the alternative. "
+    said += f"Measured for {_range(cells, 'seconds')} s after a warm-up of at most "
+    said += f"{_range(cells, 'warm_seconds')} s."
     parts = [said, summary(cells).markdown(), "All joins:", all_joins(cells).markdown()]
     unsettled = [cell for cell in cells if cell.get("settled") is False]
     if unsettled:
@@ -69,6 +71,11 @@ def markdown(report: dict[str, Any]) -> str:
             "turned over when the time for the warm-up was over."
         )
     return "\n\n".join([*parts, about(report)]) + "\n"
+
+
+def _range(cells: list[dict[str, Any]], name: str) -> str:
+    values = sorted({cell[name] for cell in cells})
+    return " to ".join(f"{value:g}" for value in dict.fromkeys((values[0], values[-1])))
 
 
 def _outcome(cells: list[dict[str, Any]], point: Point, join: str) -> str:

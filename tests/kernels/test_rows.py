@@ -11,7 +11,7 @@ import pytest
 from semistream.kernels import rows as kernel
 from semistream.kernels.column_forms import BITS
 
-UNIT = 8
+UNIT, LISTED = 8, 4  # entries of up to three units are listed when they are released
 many = pytest.mark.parametrize("seed", range(20))
 
 
@@ -125,25 +125,30 @@ class Heap:
         self.heap = np.empty(size * UNIT, np.uint8)
         self.headers = self.heap.view(np.int32)
         self.positions = np.full((capacity, 2), -1, np.int32)
-        self.top = 0
+        self.vacant = np.full(LISTED, -1, np.int32)
+        self.top = self.compacted = 0
 
     def put(self, values: list[bytes | None], slots: list[int], column: int) -> None:
-        """Put values that lie in every other row of a column."""
+        """Put values that lie in every other row of a column, compacting the heap if need be."""
         offsets, content, valid = text_column([v for v in values for _ in (0, 1)], b"xyz")
-        self.top = kernel.put(
-            offsets, content, position(valid), np.arange(0, 2 * len(values), 2),
-            np.array(slots, np.int32), column, 2, self.heap, self.headers, self.positions, self.top,
-        )  # fmt: skip
+        done = 0
+        while True:
+            done, self.top = kernel.put(
+                offsets, content, position(valid), np.arange(0, 2 * len(values), 2),
+                np.array(slots, np.int32), column, 2, self.heap, self.headers, self.positions,
+                self.vacant, self.top, done,
+            )  # fmt: skip
+            if done == len(values):
+                return
+            self.compact()
 
     def release(self, slots: list[int]) -> int:
-        return int(kernel.release(np.array(slots, np.int32), self.headers, self.positions))
+        gone = np.array(slots, np.int32)
+        return int(kernel.release(gone, self.headers, self.positions, self.vacant))
 
     def compact(self) -> None:
-        """In steps."""
-        at = 0, 0
-        for stop in (self.top // 3, self.top // 2, self.top):
-            at = kernel.compact(self.heap, self.headers, self.positions, *at, stop)
-        self.top = at[1]
+        self.top = kernel.compact(self.heap, self.headers, self.positions, self.vacant, self.top)
+        self.compacted += 1
 
     def take(self, slots: list[int], column: int) -> list[bytes | None]:
         wanted, valid = np.array(slots, np.int32), np.empty(len(slots), np.bool_)
@@ -165,14 +170,10 @@ def random_text(rng: random.Random) -> bytes | None:
 @many
 def test_texts_are_added_and_removed_and_the_heap_is_compacted(seed: int) -> None:
     rng = random.Random(seed)
-    heap = Heap(10, 10 * 2 * units(bytes(30)))
+    heap = Heap(10, 10 * 2 * units(bytes(30)))  # just enough if all are of the longest
     held: dict[int, list[bytes | None]] = {}
-    for _ in range(30):
+    for _ in range(60):
         new = [slot for slot in range(10) if slot not in held and rng.random() < 0.4]
-        needed = sum(units(v) for values in held.values() for v in values)
-        if heap.top + len(new) * 2 * units(bytes(30)) > len(heap.heap) // UNIT:
-            heap.compact()
-            assert heap.top == needed
         values = [[random_text(rng) for _ in new] for _ in range(2)]
         for column in range(2):
             heap.put(values[column], new, column)
@@ -185,6 +186,29 @@ def test_texts_are_added_and_removed_and_the_heap_is_compacted(seed: int) -> Non
         wanted = rng.choices([*held], k=20) if held else []
         for column in range(2):
             assert heap.take(wanted, column) == [held[slot][column] for slot in wanted]
+
+
+def test_a_released_entry_is_taken_by_the_next_text_of_its_size() -> None:
+    """Texts of one size need no room beside their own, and no compaction."""
+    heap = Heap(4, 4 * units(bytes(9)))
+    heap.put([b"a" * 9, b"b" * 10, b"c" * 16, b"d" * 12], [0, 1, 2, 3], 0)
+    for turn in range(10):
+        gone = [turn % 4, (turn + 2) % 4]
+        assert heap.release(gone) == 6
+        heap.put([b"e" * 15, b"f" * 9], gone, 0)
+        assert heap.take(gone, 0) == [b"e" * 15, b"f" * 9]
+    assert heap.compacted == 0
+
+
+def test_texts_beyond_the_listed_sizes_wait_for_a_compaction() -> None:
+    long = bytes(UNIT * LISTED)
+    heap = Heap(2, 2 * units(long))
+    heap.put([long, b"short"], [0, 1], 0)
+    for _ in range(3):
+        heap.release([0])
+        heap.put([long], [0], 0)
+    assert heap.compacted == 3
+    assert heap.take([0, 1], 0) == [long, b"short"]
 
 
 @many

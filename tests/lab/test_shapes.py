@@ -256,6 +256,20 @@ def test_a_tiny_benchmark_and_its_page(tmp_path: Path) -> None:
     assert all(one["rate"] > 0 for one in held["cells"])
     assert len(held["targets"]) == 5
     assert list((tmp_path / "data").iterdir()) == []  # deleted afterwards
+
+    again = [*arguments, "--shapes", "copies", "--joins", "sweepjoin", "--no-rival", "--add"]
+    assert bench_shapes.main(again) == 0
+    added = json.loads(out.read_text())
+    assert added["seconds"] > held["seconds"]
+    assert sorted((one["shape"], one["join"], one["is_reference"]) for one in added["cells"]) == (
+        sorted(measured)
+    )
+    assert _rate(added, "copies", "hybridjoin") == _rate(held, "copies", "hybridjoin")
+    assert _rate(added, "copies", "sweepjoin") != _rate(held, "copies", "sweepjoin")
+
+    assert bench_shapes.main([*again, "--prepare"]) == 0
+    assert len(list((tmp_path / "data").iterdir())) == 2  # built, not measured
+    assert json.loads(out.read_text()) == added
     page = tmp_path / "page.md"
     page.write_text("Before.\n<!-- shapes -->\nold\n<!-- end shapes -->\nAfter.\n")
     assert bench_tables.main(["--results", str(out.parent), "--page", str(page)]) == 0
@@ -264,6 +278,11 @@ def test_a_tiny_benchmark_and_its_page(tmp_path: Path) -> None:
     assert text.endswith("After.\n")
     assert "| three rows per key | 0.005 M, 50 % |" in text
     assert "old" not in text
+
+
+def _rate(report: dict[str, Any], shape: str, join: str) -> float:
+    found = (c["rate"] for c in report["cells"] if (c["shape"], c["join"]) == (shape, join))
+    return float(next(found))
 
 
 def test_a_missed_target_is_an_error_if_targets_count(

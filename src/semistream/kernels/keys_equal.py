@@ -5,7 +5,7 @@ from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import load_int32, load_int64, load_uint8, prefetch_at
 
 _UNIT = 8  # of the heap
-_AHEAD = 8  # pairs to prefetch ahead
+_AHEAD, _FAR = 8, 16  # pairs to prefetch ahead: their values, where these are
 
 
 @compiled(inline=True)
@@ -44,10 +44,16 @@ def same_keys(
     Key column ``c`` is at ``offsets[c]`` of the records (``size`` bytes each, from address
     ``records`` on), or in text column ``texts[c]`` of the heap. Returns how many are equal.
     """
-    count = 0
+    count, columns_of_text = 0, positions.shape[1]
     for i in range(len(slots)):
+        if i + _FAR < len(slots) and columns_of_text:
+            prefetch_at(positions.ctypes.data + 4 * columns_of_text * slots[i + _FAR])
         if i + _AHEAD < len(slots):
-            prefetch_at(records + slots[i + _AHEAD] * size)
+            following = slots[i + _AHEAD]
+            prefetch_at(records + following * size)
+            for t in range(len(texts)):
+                if texts[t] >= 0:
+                    prefetch_at(heap + positions[following, texts[t]] * _UNIT)
         slot, place, row = slots[i], places[i], rows[i]
         equal = True
         for c in range(len(forms)):

@@ -1,8 +1,10 @@
 """Row storage: fixed-size records, and byte strings of any length in a bounded heap.
 
-A heap entry is an 8-byte header (owner, length) and the bytes, rounded up to 8. Entries are in
-allocation order, so one pass compacts the heap in place, without sorting. Positions count 8-byte
-units; -1 is a null.
+A heap entry is an 8-byte header (owner, length) and the bytes, rounded up to 8. Positions count
+8-byte units; -1 is a null. Released entries of one size are a list, from which the next text of
+that size takes its place: ``vacant`` has the first one by units, and the owner of each is -2 minus
+the position of the next one. Entries lie side by side, so where no released one fits, one pass
+compacts the heap in place, without sorting.
 """
 
 from semistream.kernels.arrow_buffers import load_bit, load_offset, store_bit
@@ -102,6 +104,30 @@ def pick(targets, sources, widths, rows):
 
 
 @compiled
+def pick_offsets(offsets, size, rows, starts):
+    """Write the offsets of values ``rows`` of a text column with ``size`` bytes of content.
+
+    Returns their bytes; -1 if a value is outside the content.
+    """
+    total = 0
+    starts[0] = 0
+    for i in range(len(rows)):
+        begin, end = offsets[rows[i]], offsets[rows[i] + 1]
+        if begin < 0 or end < begin or end > size:
+            return -1
+        total += end - begin
+        starts[i + 1] = total
+    return total
+
+
+@compiled
+def pick_texts(offsets, data, rows, starts, out):
+    """Copy values ``rows`` of a text column to where ``starts`` says."""
+    for i in range(len(rows)):
+        copy_bytes(out, starts[i], data, offsets[rows[i]], starts[i + 1] - starts[i])
+
+
+@compiled
 def fitting(starts, sizes, validity, large, rows, room):
     """How many of these rows, from the first on, fit into ``room`` heap units, and their units.
 
@@ -126,44 +152,64 @@ def fitting(starts, sizes, validity, large, rows, room):
 
 
 @compiled
-def put(offsets, data, validity, rows, slots, column, columns, heap, headers, positions, top):
-    """Append values ``rows`` of a column to the heap for ``slots``; returns the new top."""
-    for i in range(len(rows)):
+def put(
+    offsets, data, validity, rows, slots, column, columns, heap, headers, positions, vacant, top,
+    first,
+):  # fmt: skip
+    """Copy values ``rows`` of a column into the heap for ``slots``, from the ``first`` one on.
+
+    Returns the number of the value that the heap must be compacted for (otherwise their count),
+    and the new top.
+    """
+    for i in range(first, len(rows)):
         row, slot = rows[i], slots[i]
         if validity != 0 and load_bit(validity + row) == 0:
             positions[slot, column] = -1
             continue
         start, length = offsets[row], offsets[row + 1] - offsets[row]
-        positions[slot, column] = top
-        headers[2 * top] = slot * columns + column
-        headers[2 * top + 1] = length
-        base = (top + 1) * _UNIT
-        copy_bytes(heap, base, data, start, length)
-        top += 1 + (length + _UNIT - 1) // _UNIT
-    return top
+        units = 1 + (length + _UNIT - 1) // _UNIT
+        position = vacant[units] if units < len(vacant) else -1
+        if position >= 0:
+            following = -2 - headers[2 * position]
+            prefetch(headers, 2 * following)
+            vacant[units] = following
+        elif (top + units) * _UNIT <= len(heap):
+            position, top = top, top + units
+        else:
+            return i, top
+        positions[slot, column] = position
+        headers[2 * position] = slot * columns + column
+        headers[2 * position + 1] = length
+        copy_bytes(heap, (position + 1) * _UNIT, data, start, length)
+    return len(rows), top
 
 
 @compiled
-def release(slots, headers, positions):
-    """Mark the entries of these slots as dead; returns the units that became free."""
+def release(slots, headers, positions, vacant):
+    """List the entries of these slots as vacant; returns the units that became free."""
     freed = 0
     for i in range(len(slots)):
         slot = slots[i]
         for column in range(positions.shape[1]):
             position = positions[slot, column]
             if position >= 0:
+                units = 1 + (headers[2 * position + 1] + _UNIT - 1) // _UNIT
                 headers[2 * position] = -1
-                freed += 1 + (headers[2 * position + 1] + _UNIT - 1) // _UNIT
+                if units < len(vacant):
+                    headers[2 * position] = -2 - vacant[units]
+                    vacant[units] = position
+                freed += units
                 positions[slot, column] = -1
     return freed
 
 
 @compiled
-def compact(heap, headers, positions, read, write, stop):
-    """Move live entries down over dead ones, from ``read`` on to ``write``, until the next entry is
-    at ``stop`` or later; returns where to go on with both."""
+def compact(heap, headers, positions, vacant, top):
+    """Move live entries down over released ones; returns the new top."""
+    vacant[:] = -1
     columns = positions.shape[1]
-    while read < stop:
+    read, write = 0, 0
+    while read < top:
         owner, length = headers[2 * read], headers[2 * read + 1]
         units = 1 + (length + _UNIT - 1) // _UNIT
         if owner >= 0:
@@ -173,7 +219,7 @@ def compact(heap, headers, positions, read, write, stop):
                 positions[owner // columns, owner % columns] = write
             write += units
         read += units
-    return read, write
+    return write
 
 
 @compiled

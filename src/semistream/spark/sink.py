@@ -47,6 +47,7 @@ from semistream.spark.versions import (
 )
 from semistream.spark.worker import BoundLookup, Enrichment
 from semistream.spark.worker_python import check_worker_python
+from semistream.spark.worker_socket import acknowledge_at_once
 from semistream.spark.workload_source import register_workload
 from semistream.tuning.auto import choose
 from semistream.warmup.background import warm_up_in_background
@@ -297,6 +298,7 @@ class WarehouseWriter(DataSourceStreamArrowWriter):
 
     def join(self, iterator: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Join the rows of a task; used in the sink, and in ``foreachBatch``."""
+        acknowledge_at_once()
         plan = plan_of(self.options)
         first = next((batch for batch in iterator if batch.num_rows), None)
         if first is None:

@@ -30,6 +30,7 @@ from semistream.spark.coalesce import coalesce, coalesce_bytes
 from semistream.spark.metrics import Report, TaskMetrics
 from semistream.spark.registry import REGISTRY
 from semistream.spark.schema import to_spark_schema
+from semistream.spark.worker_socket import acknowledge_at_once
 from semistream.tuning.predicted import FEW, predicted_rate
 
 
@@ -129,6 +130,7 @@ class Enrichment:
     metrics: TaskMetrics | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        acknowledge_at_once()
         batches = iter(batches)
         first = next((batch for batch in batches if batch.num_rows), None)
         if first is not None:

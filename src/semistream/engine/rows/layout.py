@@ -18,7 +18,7 @@ Slots: TypeAlias = "np.ndarray[Any, np.dtype[np.int32]]"
 Rows: TypeAlias = "np.ndarray[Any, np.dtype[np.int64]]"
 
 NO_MASK = np.zeros(0, np.bool_)
-HEAP_LIVE_SHARE = 0.8  # maximum fill of the heap: each compaction must free enough to pay
+HEAP_LIVE_SHARE = 0.9  # maximum fill of the heap: a compaction, for texts of new sizes, must pay
 ARENA_LIVE_SHARE = 0.4  # maximum fill of the arena: a merge needs the old and the new copy
 
 

@@ -25,6 +25,7 @@ from semistream.engine.rows.layout import (
     Slots,
     fixed_buffer,
     is_large,
+    is_text,
     rows_above,
     taken_bytes,
     text_parts,
@@ -34,7 +35,12 @@ from semistream.engine.rows.layout import (
 from semistream.errors import InternalError, SchemaError
 
 _UNIT = 8
+_LISTED = 128  # sizes of released entries, in units: texts of up to a kilobyte find them again
 _UNLIMITED = 2**62
+_OUTSIDE = (
+    "a text or binary column has offsets outside its content; call validate(full=True) on the "
+    "batch for details, and fix the code that built it"
+)
 _NO_BITMAPS = np.zeros(0, np.int64)
 _ALIGNED = 64  # alignment of columns in a shared allocation, as Arrow recommends
 
@@ -54,8 +60,8 @@ class RowStore:
         self._heap = np.empty(units * _UNIT, np.uint8)
         self._headers = self._heap.view(np.int32)
         self._positions = np.full((capacity, len(layout.text)), -1, np.int32)
+        self._vacant = np.full(_LISTED if layout.text else 0, -1, np.int32)
         self._top = 0
-        self._moved = 0, 0  # live entries before the first are compacted, up to the second
         self._live = 0
         self._limit = int(units * HEAP_LIVE_SHARE)
         self._arenas = {i: Arena(layout.types[i], capacity) for i in layout.nested}
@@ -118,10 +124,7 @@ class RowStore:
         valid = np.array([position for _, _, position in texts], np.int64)
         count, units = kernels.rows.fitting(starts, sizes, valid, self._large, rows, room)
         if count < 0:
-            raise SchemaError(
-                "a text or binary column has offsets outside its content; call "
-                "validate(full=True) on the batch for details, and fix the code that built it"
-            )
+            raise SchemaError(_OUTSIDE)
         return count, units
 
     def put(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
@@ -156,49 +159,22 @@ class RowStore:
 
     def _put_text(self, columns: Sequence[pa.Array], rows: Rows, slots: Slots) -> None:
         needed = self._units(columns, rows)
-        self._make_room(needed)
-        if self._top + needed > len(self._heap) // _UNIT:
+        if self._live + needed > len(self._heap) // _UNIT:
             raise InternalError("a row store got more text than room() allowed; please report this")
         for place, i in enumerate(self.layout.text):
             offsets, data, position = text_parts(columns[i])
-            self._top = kernels.rows.put(
-                offsets,
-                data,
-                position,
-                rows,
-                slots,
-                place,
-                len(self.layout.text),
-                self._heap,
-                self._headers,
-                self._positions,
-                self._top,
-            )
+            done = 0
+            while True:
+                done, self._top = kernels.rows.put(
+                    offsets, data, position, rows, slots, place, len(self.layout.text), self._heap,
+                    self._headers, self._positions, self._vacant, self._top, done,
+                )  # fmt: skip
+                if done == len(rows):
+                    break
+                self._top = kernels.rows.compact(
+                    self._heap, self._headers, self._positions, self._vacant, self._top
+                )
         self._live += needed
-
-    def _make_room(self, needed: int) -> None:
-        """Compact the heap in steps, so that it is done when the end is reached: all at once would
-        be one long call."""
-        size = len(self._heap) // _UNIT
-        room = size - self._top - needed
-        if room > size // 4:
-            return
-        if room > 0:
-            left = self._top - self._moved[0]
-            self._compact(self._moved[0] + needed * (left // room + 2))
-        else:
-            self._compact(self._top)
-            if self._top + needed > size:  # what has died since, too
-                self._compact(self._top)
-
-    def _compact(self, stop: int) -> None:
-        """Go on to this entry, or begin again behind the last one."""
-        read, write = kernels.rows.compact(
-            self._heap, self._headers, self._positions, *self._moved, min(stop, self._top)
-        )
-        self._moved = read, write
-        if read >= self._top:
-            self._top, self._moved = write, (0, 0)
 
     def take(self, slots: Slots, only: Sequence[int] | None = None) -> list[pa.Array]:
         """Arrow arrays of all columns (or only some) for these slots."""
@@ -292,7 +268,7 @@ class RowStore:
     def free(self, slots: Slots) -> None:
         """Release the values of these slots."""
         if self.layout.text:
-            self._live -= kernels.rows.release(slots, self._headers, self._positions)
+            self._live -= kernels.rows.release(slots, self._headers, self._positions, self._vacant)
         for arena in self._arenas.values():
             arena.free(slots)
 
@@ -322,26 +298,44 @@ def _divide(layout: RecordLayout, heap_bytes: int) -> tuple[int, int]:
 
 
 class PlainColumns:
-    """Columns of fixed width without nulls: one compiled call gathers rows of all of them."""
+    """Columns of fixed width and texts, without nulls, of which compiled code gathers rows."""
 
     def __init__(self, types: Sequence[pa.DataType]) -> None:
         self._types = types
-        self._forms = [0 if pa.types.is_boolean(kind) else width_of(kind) or 0 for kind in types]
-        self._widths = np.array(self._forms, np.int64)
-        self._fits = all(self._forms)
+        widths = [0 if pa.types.is_boolean(kind) else width_of(kind) or 0 for kind in types]
+        self._fixed = [i for i, width in enumerate(widths) if width]
+        self._texts = [i for i, kind in enumerate(types) if is_text(kind)]
+        self._widths = np.array([widths[i] for i in self._fixed], np.int64)
+        self._fits = len(self._fixed) + len(self._texts) == len(types)
 
     def fit(self, columns: Sequence[pa.Array]) -> bool:
         """Whether these columns are such."""
         return self._fits and not any(column.null_count for column in columns)
 
     def take(self, columns: Sequence[pa.Array], rows: Rows) -> list[pa.Array]:
-        pairs = zip(columns, self._forms, strict=True)
-        sources = np.array([fixed_buffer(column, form)[1] for column, form in pairs], np.int64)
-        count = len(rows)
-        buffers, targets = _side_by_side([form * count for form in self._forms])
+        count, widths = len(rows), self._widths.tolist()
+        pairs = zip(self._fixed, widths, strict=True)
+        sources = np.array([fixed_buffer(columns[i], width)[1] for i, width in pairs], np.int64)
+        buffers, targets = _side_by_side([width * count for width in widths])
         kernels.rows.pick(targets, sources, self._widths, rows)
-        parts = zip(self._types, buffers, strict=True)
-        return [pa.Array.from_buffers(kind, count, [None, values]) for kind, values in parts]
+        taken: list[Any] = [None] * len(columns)
+        for i, values in zip(self._fixed, buffers, strict=True):
+            taken[i] = pa.Array.from_buffers(self._types[i], count, [None, values])
+        for i in self._texts:
+            taken[i] = self._take_text(columns[i], rows)
+        return taken
+
+    @staticmethod
+    def _take_text(column: pa.Array, rows: Rows) -> pa.Array:
+        offsets, content, _ = text_parts(column)
+        starts = np.empty(len(rows) + 1, offsets.dtype)
+        size = kernels.rows.pick_offsets(offsets, len(content), rows, starts)
+        if size < 0:
+            raise SchemaError(_OUTSIDE)
+        data = np.empty(size, np.uint8)
+        kernels.rows.pick_texts(offsets, content, rows, starts, data)
+        buffers = [None, pa.py_buffer(starts), pa.py_buffer(data)]
+        return pa.Array.from_buffers(column.type, len(rows), buffers)
 
 
 def _side_by_side(sizes: list[int]) -> tuple[list[pa.Buffer], Any]:
