@@ -169,8 +169,9 @@ def add_stored(
 ):  # fmt: skip
     """The rows in these slots of a row store.
 
-    Columns ``fixed`` are at ``places`` of the records, as ``kernels.rows.take_fixed`` has them; those that are ``nullable`` (empty: none) get a bitmap. Columns ``texts`` are texts
-    number ``text_numbers`` of the heap. Column ``code_column``, unless -1, has the codes.
+    Columns ``fixed`` are at ``places`` of the records, as ``kernels.rows.take_fixed`` has them;
+    those that are ``nullable`` (empty: none) get a bitmap. Columns ``texts`` are texts number
+    ``text_numbers`` of the heap. Column ``code_column``, unless -1, has the codes.
     """
     targets = np.empty(len(fixed), np.int64)
     bitmaps = np.zeros(len(fixed) if len(nullable) else 0, np.int64)
