@@ -4,8 +4,9 @@
 
 A model counts the work of a cell; accesses to memory have their own price. The others are chosen so
 that the squares of the relative errors are least, near the prices that there are: work that always
-occurs together cannot be told apart. The cells of R = 20 million rows are not used: they are a
-test of the prices by other data.
+occurs together cannot be told apart. lab/results/cost-prices.json has the rates: a run of
+``bench_cost`` of its own. The cells of R = 20 million rows are not used: they are a test of the
+prices by other data.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lab.bench_cost import RESULTS, SIZES
+from lab.bench_cost import RESULTS
 from lab.cost_cell import CostCell, predicted
 from semistream.cost import FACTORS, Machine
 
@@ -58,9 +59,8 @@ def _cell(entry: dict[str, Any]) -> CostCell:
 
 
 def main() -> int:
-    report = json.loads((RESULTS / SIZES["small"].file).read_text())
-    cells = [entry for entry in report["rates"] if "rate" in entry and entry["kind"] == "plain"]
-    for name, price in prices(cells).items():
+    report = json.loads((RESULTS / "cost-prices.json").read_text())
+    for name, price in prices(report["rates"]).items():
         print(f'"{name}": {price:.2g}  # {FACTORS[name][0]:.2g}')
     return 0
 

@@ -3,8 +3,9 @@
 The papers fit one constant per operation (c_H, c_O, c_E, c_S, c_A) and a disk cost c_I/O(b).
 Ours are the same in kind, but measured on the machine and the table at hand
 (``tuning/calibrate.py``). The defaults below are for a machine without a calibration, and a
-calibration keeps near their proportions: they were fitted to 269 measured streams
-(``lab.bench_cost``, R = 2 and 20 million rows of 113 bytes).
+calibration keeps their proportions: they were fitted to measured runs of all joins
+(``lab.cost_fit``, R = 2 million rows of 113 bytes), beside the accesses to memory, which were
+measured by themselves.
 """
 
 from __future__ import annotations
