@@ -31,6 +31,7 @@ import argparse
 import itertools
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -234,8 +235,8 @@ class Task:
     work: Callable[[Machine], dict[str, Any]]
 
 
-def tasks(size: Size, parts: list[str], joins: list[str]) -> list[Task]:
-    """Everything to measure, in a fixed random order within each part; special tables last."""
+def tasks(size: Size, parts: list[str], joins: list[str], cells: str = "") -> list[Task]:
+    """What to measure, in a fixed random order within each part; special tables last."""
     found: list[Task] = []
     for cell in rate_cells(size):
         found.append(_of_cell("rates", cell, lambda f, cell=cell: compare(cell, f)))
@@ -257,7 +258,9 @@ def tasks(size: Size, parts: list[str], joins: list[str]) -> list[Task]:
         work = lambda f, change=change: cost_moved.measure(change, f)  # noqa: E731
         found.append(Task("moved", change.name, size.moved_rows, "plain", work))
     random.Random(14).shuffle(found)
-    chosen = [t for t in found if t.part in parts and t.name.split(",")[0] in [*joins, "auto"]]
+    names = [*joins, "auto"]
+    chosen = [t for t in found if t.part in parts and t.name.split(",")[0] in names]
+    chosen = [t for t in chosen if re.search(cells, t.name)]
     return sorted(chosen, key=lambda task: (parts.index(task.part), task.kind != "plain"))
 
 
@@ -307,10 +310,9 @@ class Results:
             made = calibrate(ss.MasterTable.open(data.master), keep=False)
             self.log(f"calibrated for {name} in {time.perf_counter() - began:.1f} s")
             known = {"factors": dict(made.factors), "access": made.access, "disk": made.disk}
-            known["page_bytes"] = made.page_bytes
             self.report["factors"][name] = known
         pairs = {part: tuple(tuple(one) for one in known[part]) for part in ("access", "disk")}
-        return Machine(known["factors"], page_bytes=known["page_bytes"], **pairs)
+        return Machine(known["factors"], **pairs)
 
     def add(self, task: Task, entry: dict[str, Any]) -> None:
         known = self._entry(task)
@@ -369,6 +371,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--parts", default=",".join(PARTS), help="rates, grid, auto, least, moved")
     parser.add_argument("--joins", help="names, comma-separated; default: all")
+    parser.add_argument("--cells", default="", help="a regular expression: cells by name")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit")
     parser.add_argument("--passes", type=int, default=1, help="of the rates; the best one counts")
     parser.add_argument("--fresh", action="store_true", help="discard what is there")
@@ -385,7 +388,9 @@ def main(arguments: list[str] | None = None) -> int:
 
     out = Path(options.out) if options.out else RESULTS / size.file
     results = Results(out, options.fresh, log)
-    missing = run(tasks(size, parts, joins), results, options.minutes, log, options.passes)
+    missing = run(
+        tasks(size, parts, joins, options.cells), results, options.minutes, log, options.passes
+    )
     report = results.report
     cost_report.show(report, console)
     if missing:

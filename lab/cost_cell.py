@@ -2,8 +2,7 @@
 
 A stream is measured in its steady state, which is what a model describes. Memory that would move
 during the run is where the model expects it to come to rest (``settled``), so that a cell takes
-seconds; how soon a run gets there is measured by ``lab/cost_moved.py``. Drained batches, and joins
-with ``options``, run as they are.
+seconds; how soon a run gets there is measured by ``lab/cost_moved.py``.
 
 The rate is taken over processor time where that is less than the time on the clock and nothing is
 read from the disk: another process that uses the core must not look like an error of the model.
@@ -104,8 +103,11 @@ def predicted(cell: CostCell, data: CostData, machine: Machine) -> Prediction:
 
 
 def settled(cell: CostCell, found: Prediction) -> CostCell:
-    """The same with memory where the model expects it to come to rest."""
-    if cell.drained:
+    """The same with memory where the model expects it to come to rest.
+
+    A window that is mostly idle gives its memory to the front stage by itself, and soon.
+    """
+    if cell.drained and not found.at_rest:
         return cell
     options = {**dict(cell.options), **found.at_rest, "adapt": False}
     return replace(cell, options=tuple(options.items()))

@@ -22,6 +22,7 @@ CHANGES = ("hot keys", "rows")
 JOINS = ("sweepjoin", "chybridjoin", "cmeshjoin", "x-hybridjoin")
 _PUSH = 20_000
 _STEP = 0.25  # seconds of processor time for one figure
+_PAIRS = 8  # figures of both runs, in turn: the host is not equally fast all the time
 _NEAR = 0.9  # of the tuned run's rate
 _EXPONENT = 1.0
 
@@ -86,26 +87,31 @@ def _measure(change: Change, master: Any, machine: Machine) -> dict[str, Any]:
             # In one version: of a delta, every changed key is kept in memory.
             master = master.upsert(more.slice(change.rows)).compact()
             rows, seed = 2 * change.rows, 0
-        new = stream(rows, seed)
-        tuned = _tuned_rate(change, master, machine, rows, seed)
-        spent, rates = 0.0, []
-        while spent < change.seconds:
-            rate, seconds = serve(run, new, _STEP)
-            spent += seconds
-            rates.append(rate)
-    last = float(np.median(rates[-4:]))
+        new, same = stream(rows, seed), stream(rows, seed)
+        join = _tuned(change, master, machine, same)
+        with join.open(master, on="product_id") as tuned_run:
+            serve(tuned_run, same, change.seconds)
+            spent, rates = 0.0, []
+            while spent < change.seconds:
+                rate, seconds = serve(run, new, _STEP)
+                spent += seconds
+                rates.append(rate)
+            pairs = [
+                (serve(run, new, _STEP)[0], serve(tuned_run, same, _STEP)[0]) for _ in range(_PAIRS)
+            ]
+            hits = [_hit_share(run, new), _hit_share(tuned_run, same)]
+    last, tuned = (float(rate) for rate in np.median(pairs, axis=0))
     near = [i for i, rate in enumerate(rates) if rate >= _NEAR * tuned]
     soon = (near[0] + 1) * _STEP if near else None
-    return {"before": before, "tuned": tuned, "rates": rates, "last": last, "seconds_until": soon}
+    found = {"before": before, "tuned": tuned, "rates": rates, "last": last, "pairs": pairs}
+    return {**found, "seconds_until": soon, "hits": hits}
 
 
-def _tuned_rate(change: Change, master: Any, machine: Machine, rows: int, seed: int) -> float:
-    """Of a run with the tuner's settings for the new state, once it has learned."""
-    batches = stream(rows, seed)
-    join = _tuned(change, master, machine, batches)
-    with join.open(master, on="product_id") as run:
-        serve(run, batches, change.seconds)
-        return serve(run, batches, 4 * _STEP)[0]
+def _hit_share(run: Any, batches: Iterator[pa.RecordBatch]) -> float:
+    """The front stage's share: unlike a rate, it does not depend on what else the host does."""
+    hits, served = run.stats.front_stage_hits, run.stats.matched
+    serve(run, batches, _STEP)
+    return (run.stats.front_stage_hits - hits) / max(1, run.stats.matched - served)  # type: ignore[no-any-return]
 
 
 def _tuned(

@@ -14,10 +14,12 @@ import pytest
 import semistream as ss
 from harness import build
 from semistream import workload
-from semistream.cost import FACTORS, Machine
+from semistream.cost import Machine
+from semistream.cost.machine import ACCESS
 from semistream.tuning import OutOfReachError
 from semistream.tuning import calibration_file as file
-from semistream.tuning.fit import Measured, fit
+from semistream.tuning.calibrate import Measured, speed
+from semistream.tuning.hardware import memory_access
 from semistream.tuning.plan import TuningPlan
 from semistream.tuning.sample import observe
 from semistream.tuning.tuner import HEADROOM
@@ -210,7 +212,7 @@ def test_a_calibration_is_found_again(master: Any) -> None:
         (lambda text: text[:100], "damaged"),
         (lambda text: "[]", "damaged"),
         (lambda text: "[" * 100_000, "damaged"),
-        (lambda text: text.replace('"format_version": 1', '"format_version": 9'), "version is 9"),
+        (lambda text: text.replace('"format_version": 2', '"format_version": 9'), "version is 9"),
         (lambda text: text.replace('"cores": ', '"cores": 1'), "another machine"),
         (lambda text: text.replace('"page_bytes": ', '"page_bytes": 1'), "other columns or pages"),
         (lambda text: _with(text, "push", -1.0), "out of range"),
@@ -263,32 +265,30 @@ def _refuse(*_: Any) -> None:
     raise PermissionError("read-only")
 
 
-def some_runs(prices: dict[str, float]) -> list[Measured]:
-    """Twelve runs with these prices, in which each part takes about as long."""
-    random, runs = np.random.default_rng(1), []
-    for _ in range(12):
-        work = {name: float(random.uniform(0.2, 2) * 1e-6 / p) for name, p in prices.items()}
-        runs.append(Measured(work, sum(work[name] * p for name, p in prices.items())))
-    return runs
-
-
-SOME_PRICES = ("push", "tuple", "mesh.read", "mesh.page")
-
-
 def test_a_machine_that_is_half_as_fast() -> None:
-    slow = {name: 2 * FACTORS[name][0] for name in SOME_PRICES}
-    found = fit(some_runs(slow))
-    for name, (default, _) in FACTORS.items():
-        assert found[name] == pytest.approx(2 * default, rel=0.02), "also what was not measured"
+    """Accesses to memory have their own price, which is measured."""
+    probes = [[Measured(2 * n + 1.0, n, access=1.0)] for n in (1.0, 3.0, 10.0)]
+    assert speed(probes) == pytest.approx(2.0)
 
 
-def test_prices_stay_near_the_proportions_of_the_defaults() -> None:
-    """Short runs are off by more than the proportions are on another table."""
-    true = {name: FACTORS[name][0] for name in SOME_PRICES}
-    true["mesh.read"] *= 4
-    found = fit(some_runs(true))
-    scales = [found[name] / FACTORS[name][0] for name in SOME_PRICES]
-    assert 1.0 < min(scales) <= max(scales) < 1.2 * min(scales)
+def test_other_guests_of_the_host_do_not_count() -> None:
+    quiet, disturbed = Measured(1.0, 1.0), Measured(3.0, 1.0)
+    assert speed([[quiet, disturbed], [disturbed, quiet], [], [quiet]]) == 1.0
+    assert speed([[disturbed], [quiet], [quiet]]) == 1.0, "nor a probe that was always disturbed"
+
+
+def test_a_calibration_without_any_run_keeps_the_defaults() -> None:
+    assert speed([[], []]) == 1.0
+
+
+def test_memory_is_slower_where_an_access_depends_on_the_one_before() -> None:
+    found = memory_access()
+    assert [size for size, _, _ in found] == [size for size, _, _ in ACCESS]
+    for one, other in pairwise(found):
+        assert one[1] <= other[1]
+        assert one[2] <= other[2], "a larger structure is never faster"
+    assert found[-1][2] > 2 * found[-1][1], "independent accesses overlap"
+    assert found[-1][2] > 2 * found[0][2], "the processor's caches do not hold the largest one"
 
 
 def test_work_during_which_a_kernel_was_compiled_is_measured_again(

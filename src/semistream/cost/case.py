@@ -76,9 +76,9 @@ class Work:
     def add(self, factor: str, amount: float) -> None:
         self.amounts[factor] = self.amounts.get(factor, 0.0) + amount
 
-    def touch(self, times: float, nbytes: float) -> None:
+    def touch(self, times: float, nbytes: float, dependent: bool = False) -> None:
         """Random accesses to a structure of this size."""
-        self.access += times * self._case.machine.access_seconds(nbytes)
+        self.access += times * self._case.machine.access_seconds(nbytes, dependent)
 
     def read(self, requests: float, nbytes: float, in_flight: int = 1) -> None:
         """Requests of this size, if they are not served from the page cache."""

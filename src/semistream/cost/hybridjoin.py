@@ -90,6 +90,8 @@ def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:
         pages=pages,
         requests=turn.iterations,
         tuples=turn.tuples,
+        keys=keys,
+        held=turn.held,
     )
     return work.predict(
         iterations=turn.iterations,

@@ -3,8 +3,9 @@
 The papers fit one constant per operation (c_H, c_O, c_E, c_S, c_A) and a disk cost c_I/O(b).
 Ours are the same in kind, but measured on the machine and the table at hand
 (``tuning/calibrate.py``). The defaults below are for a machine without a calibration, and a
-calibration keeps near their proportions: they were fitted to 269 measured streams
-(``lab.bench_cost``, R = 2 and 20 million rows of 113 bytes).
+calibration keeps their proportions: they were fitted to measured runs of all joins
+(``lab.cost_fit``, R = 2 million rows of 113 bytes), beside the accesses to memory, which were
+measured by themselves.
 """
 
 from __future__ import annotations
@@ -17,37 +18,50 @@ import numpy as np
 
 FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
     {
-        "push": (63e-6, "one call of push, or of flush"),
-        "admit": (56e-6, "admitting one slice of a batch: the calls, not the tuples"),
-        "tuple": (9e-9, "encoding a tuple's key and looking at it"),
-        "batch": (73e-6, "returning one output batch: the calls, not the rows"),
-        "look_up": (56e-9, "probing the front stage with a tuple"),
-        "hit": (63e-9, "an output row of the front stage"),
+        "push": (61e-6, "one call of push, or of flush"),
+        "admit": (65e-6, "admitting one slice of a batch: the calls, not the tuples"),
+        "tuple": (8.5e-9, "encoding a tuple's key and looking at it"),
+        "batch": (79e-6, "returning one output batch: the calls, not the rows"),
+        "look_up": (53e-9, "probing the front stage with a tuple"),
+        "hit": (48e-9, "an output row of the front stage"),
         "learn": (160e-6, "offering the hot rows of one disk buffer to the front stage"),
-        "mesh.read": (97e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
-        "mesh.page": (3.4e-6, "MESHJOIN: a page of the scan, read and opened"),
-        "mesh.row": (5.2e-9, "MESHJOIN: probing the window with a row of the scan"),
-        "mesh.tuple": (270e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
-        "hybrid.read": (96e-6, "HYBRIDJOIN: one iteration: the fixed part"),
-        "hybrid.page": (3.7e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
-        "hybrid.row": (5.6e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
-        "hybrid.tuple": (350e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
-        "pinned.scan": (44e-6, "X-HYBRIDJOIN: probing with the pinned pages: the fixed part"),
+        "mesh.read": (120e-6, "MESHJOIN: one read of the scan, and probing it: the fixed part"),
+        "mesh.page": (2.6e-6, "MESHJOIN: a page of the scan, read and opened"),
+        "mesh.row": (4.9e-9, "MESHJOIN: probing the window with a row of the scan"),
+        "mesh.tuple": (200e-9, "MESHJOIN: adding, joining and removing a waiting tuple"),
+        "hybrid.read": (98e-6, "HYBRIDJOIN: one iteration: the fixed part"),
+        "hybrid.page": (2.7e-6, "HYBRIDJOIN: a page of the partition, read and opened"),
+        "hybrid.row": (5.3e-9, "HYBRIDJOIN: probing the window with a row of the partition"),
+        "hybrid.tuple": (230e-9, "HYBRIDJOIN: adding, joining and removing a waiting tuple"),
+        "pinned.scan": (40e-6, "X-HYBRIDJOIN: probing with the pinned pages: the fixed part"),
         "pinned.row": (7.3e-9, "X-HYBRIDJOIN: probing the window with a pinned row"),
         "pool.wave": (38e-6, "INLJ: one wave of look-ups, fixed part"),
         "pool.page": (4.5e-6, "INLJ: a page read into the pool"),
         "pool.tuple": (120e-9, "INLJ: looking a tuple up in its page, and its output row"),
-        "recent.tuple": (96e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
-        "sweep.visit": (95e-6, "SweepJoin: one visit, fixed part"),
-        "sweep.request": (830e-9, "SweepJoin: one read of adjacent pages: the fixed part"),
+        "recent.tuple": (97e-9, "CINLJ: counting a tuple's key in the temporary buffer"),
+        "sweep.visit": (93e-6, "SweepJoin: one visit, fixed part"),
+        "sweep.request": (820e-9, "SweepJoin: one read of adjacent pages: the fixed part"),
         "sweep.page": (1.7e-6, "SweepJoin: a page of a visit, read and opened"),
-        "sweep.tuple": (73e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
+        "sweep.tuple": (67e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),
     }
 )
 """Name: (default seconds, what it is the cost of)."""
 
-# Random accesses to a structure of this many bytes: measured, seconds each.
-ACCESS = ((1 << 18, 0.8e-9), (1 << 22, 1.3e-9), (1 << 25, 6.5e-9), (1 << 28, 7.5e-9))
+# Random accesses to a structure of this many bytes, measured: (bytes, seconds of an access that
+# does not depend on the one before, seconds of one that does). Steps: the processor's caches, then
+# main memory.
+ACCESS = (
+    (1 << 18, 0.7e-9, 5e-9),
+    (1 << 21, 0.9e-9, 14e-9),
+    (1 << 23, 1.7e-9, 19e-9),
+    (1 << 24, 3.7e-9, 59e-9),
+    (1 << 25, 5.0e-9, 119e-9),
+    (1 << 26, 6.5e-9, 124e-9),
+    (1 << 28, 8.6e-9, 154e-9),
+)
+# Dependent accesses for different tuples overlap: a processor looks some hundred instructions
+# ahead, and one such access is followed by some 50 to 100.
+IN_FLIGHT = 4
 # A direct request of this many bytes with this many in flight: seconds per request.
 DISK = (
     (16 << 10, 1, 90e-6),
@@ -64,31 +78,33 @@ PAGE_BYTES = 16 << 10  # of the table that the defaults were measured with
 
 @dataclass(frozen=True)
 class Machine:
-    """Prices of the work that a join does.
-
-    ``page_bytes`` is the size of the pages that the factors were measured with: the cost of a page
-    of another size is proportional to it, above a fixed half.
-    """
+    """Prices of the work that a join does."""
 
     factors: Mapping[str, float] = field(
         default_factory=lambda: {name: default for name, (default, _) in FACTORS.items()}
     )
-    access: tuple[tuple[float, float], ...] = ACCESS
+    access: tuple[tuple[float, float, float], ...] = ACCESS
     disk: tuple[tuple[int, int, float], ...] = DISK
-    page_bytes: int = PAGE_BYTES
     is_cached: bool = True  # the page cache holds the table
     origin: str = "the package's defaults"
 
     def price(self, factor: str, page_bytes: int = 0) -> float:
-        """Seconds of one unit of this factor."""
+        """Seconds of one unit of this factor.
+
+        The price of a page is proportional to its size, above a fixed half.
+        """
         price = self.factors.get(factor, FACTORS[factor][0])
         if factor.endswith(".page") and page_bytes:
-            price *= 0.5 + 0.5 * page_bytes / self.page_bytes
+            price *= 0.5 + 0.5 * page_bytes / PAGE_BYTES
         return price
 
-    def access_seconds(self, nbytes: float) -> float:
-        """Seconds of a random access to a structure of this size."""
-        sizes, seconds = zip(*self.access, strict=True)
+    def access_seconds(self, nbytes: float, dependent: bool = False) -> float:
+        """Seconds of a random access to a structure of this size.
+
+        ``dependent``: where to access is known only after an access before it, as in a chain.
+        """
+        sizes, alone, after = zip(*self.access, strict=True)
+        seconds = [each / IN_FLIGHT for each in after] if dependent else alone
         return float(np.interp(np.log(max(nbytes, 1.0)), np.log(sizes), seconds))
 
     def request_seconds(self, nbytes: float, in_flight: int = 1) -> float:

@@ -47,6 +47,7 @@ def mesh(case: Case, partition_pages: int) -> Prediction:
 
     threshold = getattr(case.join, "threshold", 1)
     hit = case.settle(lambda hit: behind_front_stage(case, span(hit), threshold)[1])
+    keys, _ = behind_front_stage(case, span(hit), threshold)
     if traffic.drained:
         tuples = float(traffic.push)
         admissions = max(1.0, tuples * (1.0 - hit) / chunk)
@@ -67,6 +68,8 @@ def mesh(case: Case, partition_pages: int) -> Prediction:
         pages=scanned,
         requests=iterations * reads,
         tuples=missed,
+        keys=keys,
+        held=min(missed, capacity) if traffic.drained else capacity,
     )
     return work.predict(
         iterations=iterations,

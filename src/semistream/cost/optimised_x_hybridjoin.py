@@ -45,7 +45,16 @@ def predict(case: Case) -> Prediction:
     read = iterations * size
     work = Work(case)
     add_admission(work, case, tuples, tuples * hit, rounds=min(admissions, tuples))
-    add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=missed)
+    add_window(
+        work,
+        case,
+        "hybrid",
+        pages=read,
+        requests=iterations,
+        tuples=missed,
+        keys=traffic.keys,
+        held=held,
+    )
     work.amounts.pop("learn", None)  # H_R is filled once
     return work.predict(
         iterations=iterations,

@@ -10,8 +10,13 @@ from semistream.cost.case import MOST_SERVED, Case, Work
 from semistream.cost.front_stage import held
 from semistream.cost.keys import Keys
 
-_NODE = 16  # bytes of a tuple's code and links
-_HEAD = 4  # bytes of a bucket
+_FRONT_NODE = 16  # bytes of a key in the front stage: its bucket, its code and links
+_CHAINED = 0.37  # keys of a full hash table that are not the first of their bucket
+# Accesses to the window's memory by a tuple, from when it enters until it has left: independent
+# ones (buckets, state, columns), and those that wait for another one: the other keys of its bucket;
+# in HYBRIDJOIN's queue, whose slots are in any order, its neighbours.
+_INDEPENDENT = {"mesh": 4, "hybrid": 4}
+_DEPENDENT = {"mesh": 2.0, "hybrid": 3.0}
 _FULL_CALLS, _CALLS = (0.9, 1.5), (1.0, 2.0)
 
 
@@ -64,11 +69,14 @@ def add_admission(work: Work, case: Case, tuples: float, hits: float, rounds: fl
     work.add("admit", calls)
     work.add("tuple", tuples)
     if front_capacity(case):
-        nbytes = case.plan.front_bytes
+        nodes = _FRONT_NODE * front_capacity(case)
         work.add("look_up", tuples)
         work.add("hit", hits)
-        work.touch(tuples, (_HEAD + 8) * front_capacity(case))
-        work.touch(2 * hits, nbytes)
+        work.touch(2 * tuples, nodes)
+        # Keys that hit are hot. A frequency recorder does not fetch the first one ahead.
+        chained = _CHAINED + (getattr(case.join, "cache", "recorder") == "recorder")
+        work.touch(chained * (tuples - hits), nodes, dependent=True)
+        work.touch(2 * hits, case.plan.front_bytes)
         # A call without a hit returns no batch.
         work.add("batch", calls * -math.expm1(-hits / max(calls, 1e-12)))
 
@@ -81,8 +89,13 @@ def add_window(
     pages: float,
     requests: float,
     tuples: float,
+    keys: Keys,
+    held: float,
 ) -> None:
-    """Probe pages against a hash window, from which ``tuples`` tuples leave joined."""
+    """Probe pages against a hash window, from which ``tuples`` tuples leave joined.
+
+    ``held`` tuples with these keys wait in it.
+    """
     window = case.plan.window
     assert window is not None
     rows = pages * case.rows_per_page
@@ -93,10 +106,24 @@ def add_window(
     work.add("batch", max(min(requests, tuples), tuples / case.output_rows))
     if front_capacity(case) and family != "pinned":
         work.add("learn", requests)
-    filled = min(1.0, window.capacity / max(1, case.table.num_rows))
-    work.touch(rows * (1 + filled), _HEAD * window.capacity)
-    work.touch(2 * tuples, _NODE * window.capacity)  # when it enters, and when it leaves
-    work.touch(tuples, window.nbytes)  # its columns
+    touch_window(work, case, rows, keys, held)
+    nbytes = window.nbytes * min(1.0, held / window.capacity)
+    work.touch(_INDEPENDENT[family] * tuples, nbytes)
+    work.touch(_DEPENDENT[family] * tuples, nbytes, dependent=True)
     if requests:
         nbytes = pages / requests * case.table.max_page_bytes
         work.read(requests, nbytes)
+
+
+def touch_window(work: Work, case: Case, rows: float, keys: Keys, held: float) -> None:
+    """Look up rows in the hash table of a window in which ``held`` tuples wait.
+
+    There are as many buckets as slots. The first key of a bucket is fetched ahead, as the bucket
+    is; the others of its chain are found one after the other.
+    """
+    window = case.plan.window
+    assert window is not None
+    load = keys.distinct(min(held, window.capacity)) / window.capacity  # keys per bucket
+    found = -math.expm1(-load)
+    work.touch(rows * (1.0 + found), window.nbytes)
+    work.touch(rows * (load - found), window.nbytes, dependent=True)

@@ -20,7 +20,7 @@ from semistream.cost.hybridjoin import capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
 from semistream.cost.renewal import renewal
-from semistream.cost.window_stage import add_admission, add_window
+from semistream.cost.window_stage import add_admission, add_window, touch_window
 
 
 def predict(case: Case) -> Prediction:
@@ -49,10 +49,19 @@ def predict(case: Case) -> Prediction:
     read = iterations * size
     work = Work(case)
     add_admission(work, case, tuples, 0.0, rounds=min(admissions, tuples))
-    add_window(work, case, "hybrid", pages=read, requests=iterations, tuples=tuples)
+    add_window(
+        work,
+        case,
+        "hybrid",
+        pages=read,
+        requests=iterations,
+        tuples=tuples,
+        keys=traffic.keys,
+        held=held,
+    )
     rows = iterations * pages * case.rows_per_page
     work.add("pinned.row", rows)
-    work.touch(2 * rows, 4 * window)
+    touch_window(work, case, rows, traffic.keys, held)
     if pages:
         work.add("pinned.scan", iterations)
         work.add("batch", min(iterations, tuples * pinned.share))

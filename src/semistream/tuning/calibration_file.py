@@ -16,7 +16,7 @@ from semistream.cost import FACTORS, Machine
 from semistream.tuning.predicted import CALIBRATION
 
 FILE = CALIBRATION
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OLD = 30 * 86_400  # seconds
 _DAMAGE = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 
@@ -97,15 +97,15 @@ def load(master: Any, now: float | None = None) -> Found:
             return Found(None, "the table has other columns or pages now", date)
         if not 0 <= (time.time() if now is None else now) - float(content["seconds"]) <= OLD:
             return Found(None, f"it is of {date}, more than 30 days old", date)
-        return Found(_machine(content, master, date), None, date)
+        return Found(_machine(content, date), None, date)
     except _DAMAGE as error:
         return Found(None, f"it is damaged ({type(error).__name__}: {error})")
 
 
-def _machine(content: Mapping[str, Any], master: Any, date: str) -> Machine:
+def _machine(content: Mapping[str, Any], date: str) -> Machine:
     """Raises ValueError unless every number makes sense."""
     factors = {name: _positive(content["factors"][name]) for name in FACTORS}
-    access = tuple((_positive(n), _positive(s)) for n, s in content["access"])
+    access = tuple((_positive(n), _positive(a), _positive(b)) for n, a, b in content["access"])
     disk = tuple(
         (int(_positive(n)), int(_positive(d)), _positive(s)) for n, d, s in content["disk"]
     )
@@ -113,9 +113,7 @@ def _machine(content: Mapping[str, Any], master: Any, date: str) -> Machine:
         raise ValueError("measurements are missing")
     if sorted(access) != list(access):
         raise ValueError("sizes are not in order")
-    return Machine(
-        factors, access, disk, int(master.max_page_bytes), origin=f"the calibration of {date}"
-    )
+    return Machine(factors, access, disk, origin=f"the calibration of {date}")
 
 
 def _positive(number: Any) -> float:

@@ -5,34 +5,64 @@ from __future__ import annotations
 import mmap
 import os
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from semistream import kernels
 from semistream.cost.machine import ACCESS, DISK
 
-_ACCESSES = 200_000
+_ACCESSES = 100_000
+_LINE = 64  # bytes of a cache line
 _REQUEST_SECONDS = 0.12  # per request size and depth
 
 
-def memory_access() -> tuple[tuple[float, float], ...]:
-    """Seconds of a random access, by the size of the structure."""
-    found = []
+def memory_access() -> tuple[tuple[float, float, float], ...]:
+    """(bytes, seconds, seconds if it depends on the one before) of a random access.
+
+    Every repetition goes to other places: the processor's caches would hold the same ones.
+    """
+    sizes = [int(nbytes) for nbytes, _, _ in ACCESS]
+    found = np.array([(_independent(nbytes), _dependent(nbytes)) for nbytes in sizes])
+    found = np.maximum.accumulate(found)  # larger is never faster
+    return tuple(
+        (float(n), float(alone), float(after))
+        for n, (alone, after) in zip(sizes, found, strict=True)
+    )
+
+
+def _independent(nbytes: int) -> float:
+    values = np.arange(nbytes // 8)  # not zeros: their pages would all be the same one
     random = np.random.default_rng(1)
-    for nbytes, _ in ACCESS:
-        values = np.arange(int(nbytes) // 8)  # not zeros: their pages would all be the same one
-        places = random.integers(0, len(values), _ACCESSES)
-        values.take(places)
-        best = min(_take_seconds(values, places) for _ in range(3))
-        found.append((float(nbytes), best / _ACCESSES))
-    seconds = np.maximum.accumulate([s for _, s in found])  # larger is never faster
-    return tuple((size, float(s)) for (size, _), s in zip(found, seconds, strict=True))
+    places = [random.integers(0, len(values), _ACCESSES) for _ in range(5)]
+    values.take(places[0])
+    return min(_seconds(partial(values.take, some)) for some in places) / _ACCESSES
 
 
-def _take_seconds(values: Any, places: Any) -> float:
+def _dependent(nbytes: int) -> float:
+    """Follows links through all cache lines of an array, in an order that looks random."""
+    links = np.empty((nbytes // 8, 2), np.int32)  # as those of a window's queue
+    following, per_line = links[:, 1], _LINE // 8
+    lines = np.arange(nbytes // _LINE, dtype=np.int64)
+    # A multiplier of the form 4 n + 1 and an odd number visit all lines, if they are a power of 2.
+    following[::per_line] = (lines * 0x9E3779B1 + 0x7F4A7C15) % len(lines) * per_line
+    following[-1] = 0
+    seen = np.empty(min(_ACCESSES, 4 * len(lines)), np.int32)
+
+    def follow() -> None:
+        kernels.window.oldest(following, seen)
+        following[-1] = seen[-1]  # go on from there
+
+    follow()
+    return min(_seconds(follow) for _ in range(4)) / len(seen)
+
+
+def _seconds(work: Callable[[], Any]) -> float:
     began = time.process_time()
-    values.take(places)
+    work()
     return time.process_time() - began
 
 
