@@ -18,6 +18,9 @@ Each is measured with tuples that wait over pushes (stream) and with pushes that
 Spark. A sync first builds the table from its source, which takes longest: choose one source at a
 time. ``--minutes`` begins no further measurement after this time, and shortens long ones.
 
+A push has 50,000 tuples. In a smaller one, the work is more uneven: a visit serves some 10,000
+waiting tuples, and a push in which one is made is compared with those in which none is.
+
 The join runs with ``adapt=False``: a move of memory between front stage and window empties the
 window once, in one long push, whether the table changes or not, and would hide what is measured
 here. Results go to lab/results/changes.json and, of each source, to sync-SOURCE.json (small:
@@ -69,8 +72,8 @@ class Size:
 
 
 SIZES = {
-    "full": Size(20_000_000, 10.0, 20_000, 20.0, 200, 0.25, 20, "", True),
-    "small": Size(2_000_000, 10.0, 20_000, 8.0, 200, 0.1, 8, "-small", False),
+    "full": Size(20_000_000, 10.0, 50_000, 20.0, 200, 0.25, 20, "", True),
+    "small": Size(2_000_000, 10.0, 50_000, 8.0, 200, 0.1, 8, "-small", False),
 }
 MODES = {"stream": False, "drained": True}
 
