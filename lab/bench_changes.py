@@ -48,7 +48,7 @@ from rich.console import Console
 import semistream as ss
 from lab import machine
 from lab.changes.report import changes, is_missed, syncs
-from lab.changes.rows import linked_copy, random_keys
+from lab.changes.rows import compile_kernels, linked_copy, random_keys
 from lab.changes.running_join import RunningJoin
 from lab.changes.sync_sources import Delta, Kafka, Postgres, closing
 from lab.engine_data import EngineData
@@ -98,6 +98,7 @@ def main() -> int:
     data = EngineData(size.rows)
     data.prepare(console.print, lmdb=False)
     data.warm()
+    compile_kernels(data.folder)
     cells, begun = chosen.cells.split(","), machine.describe()
     reports: dict[str, list[dict[str, Any]]] = {}
     for cell, mode, found in _measured(cells, data, size, chosen):
