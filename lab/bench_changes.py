@@ -18,6 +18,9 @@ Each is measured with tuples that wait over pushes (stream) and with pushes that
 Spark. A sync first builds the table from its source, which takes longest: choose one source at a
 time. ``--minutes`` begins no further measurement after this time, and shortens long ones.
 
+A push has 50,000 tuples. In a smaller one, the work is more uneven: a visit serves some 10,000
+waiting tuples, and a push in which one is made is compared with those in which none is.
+
 The join runs with ``adapt=False``: a move of memory between front stage and window empties the
 window once, in one long push, whether the table changes or not, and would hide what is measured
 here. Results go to lab/results/changes.json and, of each source, to sync-SOURCE.json (small:
@@ -45,7 +48,7 @@ from rich.console import Console
 import semistream as ss
 from lab import machine
 from lab.changes.report import changes, is_missed, syncs
-from lab.changes.rows import linked_copy, random_keys
+from lab.changes.rows import compile_kernels, linked_copy, random_keys
 from lab.changes.running_join import RunningJoin
 from lab.changes.sync_sources import Delta, Kafka, Postgres, closing
 from lab.engine_data import EngineData
@@ -69,8 +72,8 @@ class Size:
 
 
 SIZES = {
-    "full": Size(20_000_000, 10.0, 20_000, 20.0, 200, 0.25, 20, "", True),
-    "small": Size(2_000_000, 10.0, 20_000, 8.0, 200, 0.1, 8, "-small", False),
+    "full": Size(20_000_000, 10.0, 50_000, 20.0, 200, 0.25, 20, "", True),
+    "small": Size(2_000_000, 10.0, 50_000, 8.0, 200, 0.1, 8, "-small", False),
 }
 MODES = {"stream": False, "drained": True}
 
@@ -95,6 +98,7 @@ def main() -> int:
     data = EngineData(size.rows)
     data.prepare(console.print, lmdb=False)
     data.warm()
+    compile_kernels(data.folder)
     cells, begun = chosen.cells.split(","), machine.describe()
     reports: dict[str, list[dict[str, Any]]] = {}
     for cell, mode, found in _measured(cells, data, size, chosen):

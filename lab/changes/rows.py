@@ -44,6 +44,20 @@ def wrong(out: pa.RecordBatch) -> str | None:
     return None if right.all() else f"{int((~right).sum())} rows with another product's price"
 
 
+def compile_kernels(folder: Path) -> None:
+    """Let a join follow two changes of a small table: kernels are compiled off the clock."""
+    path = folder / "compiled"
+    shutil.rmtree(path, ignore_errors=True)
+    products = workload.products(1_000, ROW_BYTES)
+    table = ss.MasterTable.build(products, path, key="product_id", unique=True)
+    sales = list(workload.sales(3_000, 1_000, 1.0, batch_rows=1_000))
+    with ss.join("sweepjoin", memory="1MB").open(table, on="product_id") as run:
+        for number, batch in enumerate(sales):
+            list(run.push(batch))
+            table = table.upsert(changed_rows(table, np.arange(1, 50 // (1 + 4 * number))))
+    shutil.rmtree(path)
+
+
 def linked_copy(table: Path, target: Path) -> Path:
     """A copy that can be changed. Its files are links: a table never changes a file."""
     shutil.rmtree(target, ignore_errors=True)

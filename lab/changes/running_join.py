@@ -22,6 +22,7 @@ class Pushes:
 
     starts: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)  # seconds of this thread
     rows: list[int] = field(default_factory=list)
     versions: list[int] = field(default_factory=list)
 
@@ -56,6 +57,7 @@ class Pushes:
             "median_push": self.median,
             "p99_push": float(np.quantile(self.seconds, 0.99)),
             "worst_push": self.worst,
+            "worst_cpu": max(self.cpu),
             "worst_to_median": self.worst / self.median,
             "pushes": len(self.seconds),
             "versions": self.switches,
@@ -103,12 +105,13 @@ class RunningJoin:
             self._batches = iter(self._data.stream(count, self._push, self._made))
             self._made += count
             batch = next(self._batches)
-        start = time.perf_counter()
+        start, cpu = time.perf_counter(), time.thread_time()
         out = list(self._run.push(batch))
         if self._drained:
             out += self._run.flush()
         pushes.starts.append(start)
         pushes.seconds.append(time.perf_counter() - start)
+        pushes.cpu.append(time.thread_time() - cpu)
         pushes.rows.append(sum(rows.num_rows for rows in out))
         pushes.versions.append(self._run.version)
         for rows in out[:1]:
