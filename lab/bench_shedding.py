@@ -211,7 +211,8 @@ class Bench:
             "sink": ("batch_time and parking in the sink",),
         }
         seconds: dict[str, list[float]] = {}
-        ratios, best = {}, {}
+        ratios: dict[str, float] = {}
+        best: dict[str, float] = {}
         for base, ready in groups.items():
             kinds = [base, *ready]
             for turn in range(repeats + 1):
