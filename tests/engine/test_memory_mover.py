@@ -65,6 +65,23 @@ def test_the_share_does_not_oscillate() -> None:
     assert mover.share == up > START
 
 
+@pytest.mark.parametrize(("seconds", "is_taken_back"), [(5.0, False), (5.2, False), (5.5, True)])
+def test_a_move_that_costs_more_is_taken_back(seconds: float, is_taken_back: bool) -> None:
+    mover = MemoryMover(LIMITS)
+    term(mover)
+    assert mover.decide(1e6, 100, 1_000_000)
+    up = mover.share
+    term(mover)
+    mover.term.seconds = seconds
+    mover.decide(1e6, 100, 1_000_000)
+    assert up > START
+    assert (mover.share == START) is is_taken_back
+    term(mover)  # and it stays there for some time
+    if is_taken_back:
+        mover.term.rounds = 10
+        assert not mover.decide(1e6, 100, 1_000_000)
+
+
 @pytest.mark.parametrize(("waiting", "moves"), [(5, True), (12, True), (13, False)])
 def test_a_nearly_empty_window_releases_memory_once(waiting: int, moves: bool) -> None:
     mover = MemoryMover(LIMITS)

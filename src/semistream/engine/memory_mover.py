@@ -4,8 +4,9 @@ One more byte for the front stage saves the waits of the tuples that hit its col
 byte for the window amortises every page over more tuples. Both gains follow from what the run
 observes, in seconds per tuple and byte: the share of hits, the hits of the coldest rows (the skew),
 and the cost of waiting by the run's clock. Memory moves to where it gains more, in large steps and
-at growing intervals, because the window must be empty for a move. When the share of hits has
-changed, the next decisions come soon again: the hot keys, or the table, are others.
+at growing intervals, because the window must be empty for a move. A move after which tuples cost
+more than before is taken back. When the share of hits has changed, the next decisions come soon
+again: the hot keys, or the table, are others.
 
 A policy reports what it does (``note_window``, ``note_seconds``, ``round_done``), admits no tuple
 while ``drains``, plans with ``share`` when no tuple waits, and reports ``moved``.
@@ -23,6 +24,8 @@ from semistream.stats import Stats
 
 _IDLE_PART = 8  # the window is mostly idle if at most slots // 8 were ever occupied
 _LEAST_RATIO = 2.0  # of the gains: a smaller difference is not worth the round that a move costs
+_WORSE = 1.05  # seconds per tuple after a move, as a ratio: it is taken back
+_SETTLES = 2  # rounds after a move until its share of hits is the usual one
 _FIRST_INTERVAL = 3.0  # rounds between the first two decisions
 _GROWN = 1.25  # rows, as a ratio: another table for the decisions
 _DRIFT = 0.1  # change of the share of hits after which decisions come soon again
@@ -71,10 +74,12 @@ class MemoryMover:
         self.drains = False  # and admit no tuple until then
         self._interval = _FIRST_INTERVAL
         self._direction = 0
+        self._trial: tuple[float, float] | None = None  # share and seconds per tuple before a move
         self._filled = False  # the window was full during this round
         self._most_waiting = 0
         self._served_before = self._hits_before = 0  # when the last decision was made
-        self._usual_hits: float | None = None  # share of hits then
+        self._usual_hits: float | None = None  # share of hits then, or soon after a move
+        self._settles = 0  # rounds until then
         self._last_round = (0, 0)  # tuples served and hits at its end
 
     # -- measurements ----------------------------------------------------------------------
@@ -119,6 +124,8 @@ class MemoryMover:
 
     def moved(self) -> None:
         """Called after memory was re-planned."""
+        if self.moves:  # another front stage has other hits
+            self._usual_hits, self._settles = None, _SETTLES
         self.moves = self.drains = False
         self._allocated = self.share
 
@@ -130,20 +137,25 @@ class MemoryMover:
     def table_changed_from(self, before: int, rows: int) -> None:
         """Called with a new version of the table: if it is much larger or smaller, decide soon."""
         if not before / _GROWN < rows < before * _GROWN:
-            self._interval, self._direction = _FIRST_INTERVAL, 0
+            self._interval, self._direction, self._trial = _FIRST_INTERVAL, 0, None
 
     def _has_drifted(self, served: int, hits: int) -> bool:
         """Whether this round's share of hits differs clearly from that of the last decision."""
         tuples, hit = served - self._last_round[0], hits - self._last_round[1]
         self._last_round = served, hits
-        if not tuples or self._usual_hits is None:
+        if not tuples:
+            return False
+        if self._usual_hits is None:
+            self._settles -= 1
+            if not self._settles:
+                self._usual_hits = hit / tuples
             return False
         return abs(hit / tuples - self._usual_hits) > _DRIFT
 
     def _start_again(self, served: int, hits: int) -> None:
         """What was observed before is not true any more."""
         self.term = Term()
-        self._interval, self._direction = _FIRST_INTERVAL, 0
+        self._interval, self._direction, self._trial = _FIRST_INTERVAL, 0, None
         self._served_before, self._hits_before, self._usual_hits = served, hits, None
 
     # -- decisions -------------------------------------------------------------------------
@@ -175,6 +187,13 @@ class MemoryMover:
         if term.rounds < self._interval or not missed:
             return False
         self.term = Term()
+        cost = term.seconds / term.tuples
+        before, self._trial = self._trial, None
+        if before is not None and cost > _WORSE * before[1]:
+            self.share = before[0]
+            self._direction = 0
+            self._interval *= 4
+            return True
         waiting = term.seconds / missed
         front = coldest / (term.tuples / term.rounds) / row_bytes * waiting
         window = (
@@ -198,5 +217,7 @@ class MemoryMover:
         self._interval *= 1.3
         self._direction = direction
         changed = abs(share - self.share) > 0.005
+        if changed:
+            self._trial = self.share, cost
         self.share = share
         return changed

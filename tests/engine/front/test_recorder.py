@@ -8,6 +8,8 @@ import pyarrow as pa
 from semistream.engine.front.contract import CacheSize
 from semistream.engine.front.recorder import FrequencyRecorder
 
+LONG = 8 * 16  # probes, for a recorder with eight slots, after which its threshold changes
+
 
 def recorder(capacity: int, threshold: int = 2) -> FrequencyRecorder:
     return FrequencyRecorder([pa.int64()], CacheSize(capacity, 0, 0), threshold)
@@ -67,15 +69,27 @@ def test_the_threshold_rises_with_many_evictions() -> None:
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})
     offer(front, {20: 3, 21: 3})
-    probe(front, [0] * 8)
+    probe(front, [0] * LONG)
     assert front.threshold == 4
+
+
+def test_the_threshold_does_not_fall_between_two_bursts_of_evictions() -> None:
+    """Where hot rows are stored together, one disk buffer in many has them."""
+    front = recorder(8, threshold=3)
+    for start in (0, 4):
+        offer(front, {start + i: 3 for i in range(4)})
+    for start in range(8, 40, 4):
+        offer(front, {start + i: 3 for i in range(4)})  # evicts as many
+        for _ in range(8):
+            probe(front, [0] * 15)
+            assert front.threshold >= 3
 
 
 def test_the_threshold_falls_with_few_evictions() -> None:
     front = recorder(8, threshold=3)
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})
-    probe(front, [0] * 8)
+    probe(front, [0] * LONG)
     assert front.threshold == 2
 
 
