@@ -126,6 +126,8 @@ class MemoryMover:
         """Called after memory was re-planned."""
         if self.moves:  # another front stage has other hits
             self._usual_hits, self._settles = None, _SETTLES
+        else:  # something else has changed: a comparison would be of both
+            self._trial = None
         self.moves = self.drains = False
         self._allocated = self.share
 

@@ -156,7 +156,7 @@ class CountingCache:
         ahead = np.cumsum(counts[order])
         spare = self._free_count if self.rows.room(columns, rows) == len(rows) else 0
         free = int(np.searchsorted(ahead, spare, side="right"))
-        evicted = self._evict_below(frequencies[order[free:]])
+        evicted = self._evict_below(frequencies[order[free:]]) if free < len(order) else 0
         order = order[: np.searchsorted(ahead, spare + evicted, side="right")]
         admitted = self._enter(codes, counts, frequencies, columns, rows, starts, order)
         self._adapt(admitted, int(ahead[-1]) if len(ahead) else 0)
@@ -197,8 +197,6 @@ class CountingCache:
             self._hits, self._hand, int(self._due)
         )
         self._due -= int(self._due)
-        if not len(frequencies):  # the hand goes on, so that it is never far behind
-            return 0
         order = np.argsort(hits, kind="stable")
         # Hits are halved once per span, so in the long run the counter shows twice the hits.
         if len(hits) > 3:
