@@ -68,7 +68,7 @@ test-faults: $(INSTALLED)  ## Run the slow fault tests: kill Spark drivers, data
 
 test-long: $(INSTALLED)  ## Run the further cases, seeds and warehouses of the slow tests: 100,000 schedules
 	@echo "==> long tests"
-	@$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadgroup tests/conformance tests/reliability tests/tuning
+	@$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadgroup tests/conformance tests/memory tests/reliability tests/tuning
 	@$(BIN)/python -m pytest -m "long and not kafka" tests/sinks tests/spark tests/cli tests/lab
 
 test-rivals: $(INSTALLED)  ## Run every Spark join of the benchmarks, each in a separate JVM

@@ -114,6 +114,7 @@ def test_the_rate_is_of_all_slices_together() -> None:
     assert rate([Slice(100, 1.0, 1.0), Slice(500, 2.0, 1.0)]) == 200.0
 
 
+@pytest.mark.slow
 def test_a_process_measures_slice_by_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEMISTREAM_LAB_DATA", str(tmp_path))
     prepare(HERE, 50_000)
@@ -124,6 +125,7 @@ def test_a_process_measures_slice_by_slice(tmp_path: Path, monkeypatch: pytest.M
     assert all(each.rows > 0 and each.seconds > 0 for each in slices)
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_measure_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

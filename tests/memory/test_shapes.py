@@ -19,7 +19,7 @@ from lab.shapes.catalogue import SHAPES
 MEASURE = Path(__file__).with_name("measure_shape.py")
 OVERHEAD = 32_000_000
 ROWS, TUPLES, MEMORY = 100_000, 200_000, "4MB"
-QUICK = ("text",)
+SLOW = ("text", "copies", "nested")  # the others are long tests
 
 
 @pytest.fixture(scope="module")
@@ -49,15 +49,17 @@ def check(algorithm: str, shape: str, folder: str, tuples: int = TUPLES) -> None
     assert measured["growth"] <= 1.2 * measured["budget"] + OVERHEAD, measured["fullest"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "shape", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in SHAPES]
+    "shape", [n if n in SLOW else pytest.param(n, marks=pytest.mark.long) for n in SHAPES]
 )
 def test_sweepjoin_with_every_shape(shape: str, folder: str) -> None:
     check("sweepjoin", shape, folder)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["text", "copies", "nested"])
+@pytest.mark.long
+@pytest.mark.parametrize("shape", SLOW)
 @pytest.mark.parametrize("algorithm", [n for n in ss.ALGORITHMS if n != "sweepjoin"])
 def test_every_join(algorithm: str, shape: str, folder: str) -> None:
     check(algorithm, shape, folder, 20_000 if algorithm.endswith("inlj") else TUPLES)
