@@ -35,8 +35,8 @@ AS_BUILT = {
 MOST_ROWS_PER_KEY = 16
 HIGHEST_FREQUENCY = 255
 FULL = 0.98  # of the rows
-PROBES_WHILE_FILLING, PROBES_WHEN_FULL = 1 / 8, 16  # for each row of the front stage
-MOST_EVICTIONS, FEWEST_EVICTIONS = 1 / 128, 1 / 4096  # for each probe
+PROBES_WHILE_FILLING, PROBES_WHEN_FULL = 1 / 8, 8  # for each row of the front stage
+MOST_EVICTIONS, FEWEST_EVICTIONS = 1 / 64, 1 / 2048  # for each probe
 
 
 @dataclass

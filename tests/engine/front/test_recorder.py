@@ -8,7 +8,7 @@ import pyarrow as pa
 from semistream.engine.front.contract import CacheSize
 from semistream.engine.front.recorder import FrequencyRecorder
 
-LONG = 8 * 16  # probes, for a recorder with eight slots, after which its threshold changes
+LONG = 8 * 8  # probes, for a recorder with eight slots, after which its threshold changes
 
 
 def recorder(capacity: int, threshold: int = 2) -> FrequencyRecorder:

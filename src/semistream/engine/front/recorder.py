@@ -42,8 +42,8 @@ ENTRY_BYTES = 8 + 4 * 6  # code, bucket, chain, sibling, higher, lower, free slo
 _SENTINELS = 8 * LISTS  # of the frequency recorder
 # Probes per slot between changes of the threshold. Where hot rows are stored together, one disk
 # buffer in many has them: a shorter time would see no eviction, and let the threshold fall.
-_FILLING, _CHURNING = 1 / 8, 16
-_CHURN_MOST, _CHURN_LEAST = 1 / 128, 1 / 4096  # rows overwritten per probe
+_FILLING, _CHURNING = 1 / 8, 8
+_CHURN_MOST, _CHURN_LEAST = 1 / 64, 1 / 2048  # rows overwritten per probe
 _FULL = 0.98  # of the slots
 _NO_SKETCH = np.zeros(0, np.uint8)
 _ADOPTED_AT_ONCE = 4096
