@@ -161,9 +161,8 @@ class Admission:
         if binding.how == "left_anti":
             return
         assert self.front is not None
-        wanted = tuple(range(len(binding.master_columns)))
-        master = self.front.rows.taken(slots, wanted) if wanted else None
-        self._output.emit_rows(len(rows), part.taken(rows), master)
+        wanted = range(len(binding.master_columns))
+        self._output.emit(part.take(rows), self.front.rows.take(slots, wanted) if wanted else [])
 
 
 def _before(stop: int, rows: Rows, slots: Any) -> tuple[Rows, Any]:

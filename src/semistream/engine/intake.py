@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pyarrow as pa
 
 from semistream.engine.context import Context
 from semistream.engine.rows.layout import Rows, is_text, width_of
-from semistream.engine.rows.message import Message
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.window.tuple_layout import TupleLayout
 
@@ -24,37 +22,25 @@ class Slice:
 
     def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
         self.batch = batch
+        columns = batch.columns
         if context.binding.has_key:
-            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(batch))
+            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(columns))
         else:  # conditions alone decide: every tuple meets every row
             self.codes, self.valid = np.zeros(batch.num_rows, np.int64), None
+        self.columns = [columns[i] for i in layout.kept]  # that wait in a window
         self.position = 0
         self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
         self._codec = context.binding.codec
         self._key_columns: PageColumns | None = None
         self.compared: Any = None  # the columns that conditions compare, for compiled code
-        self._layout = layout
-
-    @cached_property
-    def columns(self) -> list[pa.Array]:
-        """Those that wait in a window."""
-        return self._layout.columns(self.batch)
-
-    @cached_property
-    def addresses(self) -> Any:
-        """All columns as one page, for compiled code; None: it cannot read them."""
-        return None if self._layout.addresses is None else self._layout.addresses.of(self.batch)
-
-    def taken(self, rows: Rows) -> SliceRows:
-        """These rows of the batch's columns, to be output."""
-        return SliceRows(self, rows)
+        self._all = columns
+        self._plain = layout.plain if layout.plain.fit(columns) else None
 
     def take(self, rows: Rows) -> Sequence[pa.Array]:
         """These rows of the batch's columns."""
-        plain, columns = self._layout.plain, self.batch.columns
-        if plain.fit(columns):
-            return plain.take(columns, rows)
+        if self._plain is not None:
+            return self._plain.take(self._all, rows)
         return self.batch.take(pa.array(rows)).columns  # type: ignore[no-any-return]
 
     def keys(self, rows: Rows | None = None) -> list[pa.Array]:
@@ -77,24 +63,6 @@ class Slice:
         if self.valid is None:
             return _NO_ROWS
         return self.position + np.flatnonzero(~self.valid[self.position : stop])
-
-
-class SliceRows:
-    """Rows of a slice that are being output."""
-
-    def __init__(self, part: Slice, rows: Rows) -> None:
-        self._part = part
-        self._rows = rows
-
-    def write(self, message: Message) -> None:
-        addresses = self._part.addresses
-        if addresses is None:
-            message.refuse()
-        else:
-            message.add_pages(addresses, np.zeros(len(self._rows), np.int32), self._rows)
-
-    def arrays(self) -> Sequence[pa.Array]:
-        return self._part.take(self._rows)
 
 
 class _Pushed:

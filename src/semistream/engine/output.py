@@ -9,11 +9,6 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.engine.context import Context
-from semistream.engine.rows.message import Message, TakenRows, flat_forms
-
-_SCRATCH_SHARE = 8  # of the bytes of output rows: where small batches are written,
-_LEAST_SCRATCH = 4 << 10
-_MOST_SCRATCH = 256 << 10  # and beyond this the copy out of it costs more than Arrow's objects
 
 Divert = Callable[[Sequence[pa.Array], int], tuple[Sequence[pa.Array], int]]
 """Takes some of the given unmatched tuples; returns the others."""
@@ -31,7 +26,6 @@ class Output:
         self._binding = context.binding
         self._ready: deque[pa.RecordBatch] = deque()
         self.most_rows = 1
-        self._message: Message | None = None  # for small batches of columns that it can write
         self._planned_bytes = 0
         self._planned_rows = 1
         self.divert: Divert | None = None  # where unmatched tuples go first: parking
@@ -39,20 +33,11 @@ class Output:
     def allocate(self, nbytes: int, rows: int, row_bytes: int) -> None:
         """Set the byte budget of output rows, and ``rows``, the capacity of the row buffers."""
         self._planned_bytes, self._planned_rows = nbytes, rows
-        self._message = self._new_message(min(nbytes // _SCRATCH_SHARE, _MOST_SCRATCH))
         self.set_row_bytes(row_bytes)
-
-    def _new_message(self, nbytes: int) -> Message | None:
-        schema, stream = self._binding.schema, self._binding.stream_schema
-        if nbytes < _LEAST_SCRATCH or schema is None or flat_forms(schema.types) is None:
-            return None
-        assert stream is not None
-        return Message(schema, len(stream), nbytes)
 
     def set_row_bytes(self, row_bytes: int) -> None:
         """Adapt ``most_rows`` to the widest row. Rows briefly exist twice: buffers and batch."""
-        scratch = 0 if self._message is None else self._message.nbytes
-        fit = (self._planned_bytes - scratch) // (2 * row_bytes)
+        fit = self._planned_bytes // (2 * row_bytes)
         self.most_rows = max(1, min(self._planned_rows, fit))
 
     def __bool__(self) -> bool:
@@ -61,28 +46,12 @@ class Output:
     @property
     def nbytes(self) -> int:
         """Bytes of the batches that the caller has not taken."""
-        ready = sum(int(rows.get_total_buffer_size()) for rows in self._ready)
-        if self._message is None:
-            return ready
-        return ready + self._message.nbytes + len(self._ready) * self._message.overhead
+        return sum(rows.get_total_buffer_size() for rows in self._ready)
 
     def pop(self) -> pa.RecordBatch:
         rows = self._ready.popleft()
         self._context.stats.rows_out += rows.num_rows
         return rows
-
-    def emit_rows(self, count: int, stream: TakenRows, master: TakenRows | None) -> None:
-        """Emit ``count`` rows: the columns of the stream and of the master (None: none)."""
-        message = self._message
-        if message is not None and message.begin(count):
-            stream.write(message)
-            if master is not None:
-                master.write(message)
-            rows = message.finish()
-            if rows is not None:
-                self._ready.append(rows)
-                return
-        self.emit(stream.arrays(), [] if master is None else master.arrays())
 
     def emit(self, stream: Sequence[pa.Array], master: Sequence[pa.Array]) -> None:
         rows = pa.RecordBatch.from_arrays([*stream, *master], schema=self._binding.schema)

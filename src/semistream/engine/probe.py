@@ -81,8 +81,7 @@ class Probe:
             kernels.window.count_pairs(rows, scan.counts)
             if binding.how != "left_anti" and len(rows):
                 names = binding.master_columns
-                master = scan.columns(names).taken(*scan.places(rows)) if names else None
-                self._output.emit_rows(len(rows), window.taken(slots), master)
+                self._output.emit(window.take(slots), scan.take(rows, names) if names else [])
         return bool(scan.cursor[0] >= len(scan.codes))
 
     def _verified(self, scan: Scan, rows: Any, slots: Any) -> tuple[Any, Any]:

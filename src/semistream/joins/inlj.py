@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
 
 from semistream.engine.buffer_pool import PAGE_BYTES, BufferPool, frame_bytes
 from semistream.engine.front.recent_keys import RecentKeys
@@ -217,8 +218,8 @@ class Inlj(Policy):
 
     def _emit(self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:
         if self.context.binding.keeps_master and len(tuples):
-            master = pool.frames.output.taken(pages, rows)
-            self.output.emit_rows(len(tuples), part.taken(tuples), master)
+            stream = part.take(tuples)
+            self.output.emit(stream, pool.frames.output.take(pages, rows))
 
     def _same_keys(
         self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any
@@ -245,7 +246,7 @@ class Inlj(Policy):
         """Count these tuples as served; emit semi-join matches and unmatched tuples."""
         found, stats = int(np.count_nonzero(matched)), self.context.stats
         if self.context.binding.how == "left_semi" and found:
-            self.output.emit_rows(found, part.taken(tuples[matched]), None)
+            self.output.emit(part.batch.take(pa.array(tuples[matched])).columns, [])
         if found < len(tuples):
             self.output.emit_unmatched_rows(part.batch, tuples[~matched])
         stats.matched += found

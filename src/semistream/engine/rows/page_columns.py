@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from semistream.engine.rows.column_nodes import ColumnNodes, Node
 from semistream.engine.rows.layout import validity
-from semistream.engine.rows.message import Message
 from semistream.engine.rows.node_buffers import NodeBuffers
 from semistream.kernels import column_forms as forms
 
@@ -77,10 +76,6 @@ class PageColumns:
         buffers.append(self.addresses, pages, rows, 0)
         return buffers.arrays(len(rows))
 
-    def taken(self, pages: Any, rows: Any) -> PageRowsTaken:
-        """The same rows, to be output."""
-        return PageRowsTaken(self, pages, rows)
-
     @property
     def kept_bytes(self) -> int:
         """Bytes of buffers that are kept for the next call."""
@@ -98,21 +93,6 @@ class PageColumns:
         if buffers.nbytes > _MOST_KEPT:
             self._few = None
         return arrays
-
-
-class PageRowsTaken:
-    """Rows of pages that are being output."""
-
-    def __init__(self, columns: PageColumns, pages: Any, rows: Any) -> None:
-        self._columns = columns
-        self._pages = pages
-        self._rows = rows
-
-    def write(self, message: Message) -> None:
-        message.add_pages(self._columns.addresses, self._pages, self._rows)
-
-    def arrays(self) -> list[pa.Array]:
-        return self._columns.take(self._pages, self._rows)
 
 
 def _address(node: Node, values: pa.Buffer | None, offset: int) -> int:

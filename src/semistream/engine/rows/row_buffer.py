@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.engine.rows.column_nodes import ColumnNodes
-from semistream.engine.rows.message import Message
 from semistream.engine.rows.node_buffers import NodeBuffers
 from semistream.engine.rows.page_columns import PageColumns
 
@@ -45,20 +44,6 @@ class RowBuffer:
         self.count = 0
         self._begun = False
         self._buffers.release()
-
-    def write(self, message: Message) -> None:
-        """Write the gathered rows into a message. They stay: see :meth:`reset`."""
-        self._buffers.write(message)
-
-    def arrays(self) -> list[pa.Array]:
-        """The same, which takes the rows and perhaps the buffers."""
-        return self.finish()
-
-    def reset(self) -> None:
-        """Start again with no rows, in the same buffers if :meth:`finish` has not given them."""
-        if self.count:
-            self._buffers.reset()
-        self.count = 0
 
     def finish(self) -> list[pa.Array]:
         """Return the gathered rows as arrays, and start again with no rows."""

@@ -32,7 +32,6 @@ from semistream.engine.rows.layout import (
     validity,
     width_of,
 )
-from semistream.engine.rows.message import Message
 from semistream.errors import InternalError, SchemaError
 
 _UNIT = 8
@@ -43,8 +42,6 @@ _OUTSIDE = (
     "batch for details, and fix the code that built it"
 )
 _NO_BITMAPS = np.zeros(0, np.int64)
-_NO_NULLS = np.zeros(0, np.bool_)
-_NO_CODES = np.zeros(0, np.int64)
 _ALIGNED = 64  # alignment of columns in a shared allocation, as Arrow recommends
 
 
@@ -61,7 +58,6 @@ class RowStore:
         self._large = np.array([is_large(layout.types[i]) for i in layout.text], np.bool_)
         arena, units = _divide(layout, heap_bytes)
         self._heap = np.empty(units * _UNIT, np.uint8)
-        self._heap_at = self._heap.ctypes.data
         self._headers = self._heap.view(np.int32)
         self._positions = np.full((capacity, len(layout.text)), -1, np.int32)
         self._vacant = np.full(_LISTED if layout.text else 0, -1, np.int32)
@@ -186,26 +182,6 @@ class RowStore:
         fixed = self._take_fixed(wanted, slots)
         return [fixed[i] if i in fixed else self._column(i, slots) for i in wanted]
 
-    def write(
-        self, message: Message, slots: Slots, wanted: tuple[int, ...], codes: Any, code_column: int
-    ) -> None:
-        """Write these columns of these slots into a message; column ``code_column`` of it (-1:
-        none) has the codes of the slots."""
-        layout = self.layout
-        fixed, fixed_forms, places, numbers, texts, text_numbers = layout.nodes_of(
-            wanted, code_column
-        )
-        nullable = self._nullable if self._has_nulls else _NO_NULLS
-        message.add_stored(
-            slots, codes, code_column, fixed, fixed_forms, places, numbers, self._at,
-            layout.record.itemsize, layout.mask, nullable, texts, text_numbers, self._heap_at,
-            self._headers, self._positions,
-        )  # fmt: skip
-
-    def taken(self, slots: Slots, wanted: tuple[int, ...]) -> StoredRows:
-        """These columns of these slots, to be output."""
-        return StoredRows(self, slots, wanted)
-
     def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Array]:
         """The fixed-width columns among these, in one allocation."""
         fixed, forms, places, numbers = self.layout.choice(wanted)
@@ -319,21 +295,6 @@ def _divide(layout: RecordLayout, heap_bytes: int) -> tuple[int, int]:
     nested = len(layout.nested)
     arena = heap_bytes * nested // max(1, nested + len(layout.text))
     return arena, (heap_bytes - arena) // _UNIT if layout.text else 0
-
-
-class StoredRows:
-    """Rows of a store that are being output."""
-
-    def __init__(self, store: RowStore, slots: Slots, wanted: tuple[int, ...]) -> None:
-        self._store = store
-        self._slots = slots
-        self._wanted = wanted
-
-    def write(self, message: Message) -> None:
-        self._store.write(message, self._slots, self._wanted, _NO_CODES, -1)
-
-    def arrays(self) -> list[pa.Array]:
-        return self._store.take(self._slots, self._wanted)
 
 
 class PlainColumns:

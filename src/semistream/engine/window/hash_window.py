@@ -19,7 +19,7 @@ import pyarrow as pa
 from semistream import kernels
 from semistream.engine.rows.layout import NO_MASK, Rows, Slots
 from semistream.engine.rows.row_store import RowStore
-from semistream.engine.window.tuple_layout import TupleLayout, WaitingRows, WindowSize
+from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
 from semistream.kernels import states
 from semistream.keys import Codes, Mask
 from semistream.master.index import PageIndex
@@ -106,10 +106,6 @@ class HashWindow:
     def take(self, slots: Slots) -> list[pa.Array]:
         """The stream's columns for these slots."""
         return self.layout.restore(self.rows.take(slots), self.codes[slots])
-
-    def taken(self, slots: Slots) -> WaitingRows:
-        """The same, to be output."""
-        return self.layout.taken(self.rows, slots, self.codes)
 
     def keys(self, slots: Slots) -> list[pa.Array]:
         return self.layout.keys(self.rows, slots, self.codes[slots])

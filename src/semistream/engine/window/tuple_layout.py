@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from semistream.engine.binding import Binding
 from semistream.engine.rows.layout import RecordLayout, RowWidths, Slots
-from semistream.engine.rows.message import BatchAddresses, Message, flat_forms
 from semistream.engine.rows.row_store import PlainColumns, RowStore
 from semistream.keys import Codes
 
@@ -35,16 +34,14 @@ class TupleLayout:
         self.widths = RowWidths(schema.types)
         self.plain = PlainColumns(schema.types)
         self._key_places = [schema.get_field_index(name) for name in binding.stream_key]
-        self.code_column = -1 if self._from_code is None else self._key_places[0]
-        stream_forms = flat_forms(schema.types)
-        self.addresses = None if stream_forms is None else BatchAddresses(stream_forms)
         self._key_type = schema.field(self._key_places[0]).type if self._key_places else pa.null()
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(i) for i in self.kept]
 
-    def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
-        return [batch.column(i) for i in self._key_places]
+    def key_columns(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """The key among all columns of a batch."""
+        return [columns[i] for i in self._key_places]
 
     def restore(self, kept: Sequence[pa.Array], codes: Codes) -> list[pa.Array]:
         """All columns of the stream, from the stored ones and the codes."""
@@ -52,11 +49,6 @@ class TupleLayout:
         if self._from_code is not None:
             columns.insert(self._key_places[0], self._key_of(codes))
         return columns
-
-    def taken(self, store: RowStore, slots: Slots, codes: Codes) -> WaitingRows:
-        """All columns of the tuples in these slots, to be output; ``codes`` are those of all
-        slots."""
-        return WaitingRows(self, store, slots, codes)
 
     def _key_of(self, codes: Codes) -> pa.Array:
         kind = self._key_type
@@ -87,25 +79,6 @@ class TupleLayout:
     def key_places(self) -> list[int]:
         """The key columns among those that are stored, unless codes restore the key."""
         return [self.kept.index(place) for place in self._key_places]
-
-
-class WaitingRows:
-    """Waiting tuples that are being output."""
-
-    def __init__(self, layout: TupleLayout, store: RowStore, slots: Slots, codes: Codes) -> None:
-        self._layout = layout
-        self._store = store
-        self._slots = slots
-        self._codes = codes
-
-    def write(self, message: Message) -> None:
-        layout = self._layout
-        wanted = layout.record.all
-        self._store.write(message, self._slots, wanted, self._codes, layout.code_column)
-
-    def arrays(self) -> list[pa.Array]:
-        slots = self._slots
-        return self._layout.restore(self._store.take(slots), self._codes[slots])
 
 
 def _restorable(binding: Binding, schema: pa.Schema) -> str | None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from semistream import kernels
 from semistream.engine.rows.layout import Rows, Slots, ranges
 from semistream.engine.rows.row_store import RowStore
-from semistream.engine.window.tuple_layout import TupleLayout, WaitingRows, WindowSize
+from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
 from semistream.joins.sweep.stretches import Stretches
 from semistream.keys import Codes
 
@@ -210,10 +210,6 @@ class StretchWindow:
     def take(self, slots: Slots) -> list[pa.Array]:
         """The stream's columns for these slots."""
         return self.layout.restore(self.rows.take(slots), self.codes[slots])
-
-    def taken(self, slots: Slots) -> WaitingRows:
-        """The same, to be output."""
-        return self.layout.taken(self.rows, slots, self.codes)
 
     def keys(self, slots: Slots) -> list[pa.Array]:
         return self.layout.keys(self.rows, slots, self.codes[slots])

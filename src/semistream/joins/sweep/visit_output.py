@@ -100,8 +100,8 @@ class VisitOutput:
         if self._partners:
             parts, self._partners = self._partners, []
             slots = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            self._output.emit_rows(len(slots), self._window.taken(slots), self._gathered)
-            self._gathered.reset()
+            columns = self._gathered.finish()
+            self._output.emit(self._window.take(slots), columns)
         if self._absent:
             absent = np.concatenate(self._absent)
             self._absent, self._absent_count = [], 0
