@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -22,6 +23,8 @@ from semistream.master.sync.freshness import age_of
 from semistream.spark.errors import original
 from semistream.spark.metrics import collect, waiting_after
 from semistream.spark.prometheus import Endpoint, exposition
+
+_LOG = logging.getLogger(__name__)
 
 
 class Metrics:
@@ -77,6 +80,8 @@ class Metrics:
         return self.feed.records
 
     def close(self) -> None:
+        """Stop listening, after the batches that have ended are recorded."""
+        _deliver_events(self._session)
         self._session.streams.removeListener(self._listener)
         if self._endpoint is not None:
             self._endpoint.close()
@@ -124,6 +129,16 @@ class Metrics:
     def _exposition(self) -> str:
         with self._lock:
             return exposition(list(self.latest.values()), self.totals)
+
+
+def _deliver_events(session: SparkSession, seconds: float = 10.0) -> None:
+    """Wait until the listeners have seen what happened so far: Spark reports a batch, and the end
+    of a query, some time after it."""
+    bus = session.sparkContext._jsc.sc().listenerBus()
+    try:
+        bus.waitUntilEmpty(int(seconds * 1000))
+    except Exception as error:  # a busy bus, a stopped context: what has arrived is recorded
+        _LOG.warning("the records of the last batches may be missing: %s", error)
 
 
 def _appending(path: str | os.PathLike[str]) -> TextIO:
