@@ -44,7 +44,7 @@ from rich.console import Console
 
 import semistream as ss
 from lab import cost_moved, cost_report, machine
-from lab.cost_cell import CostCell, case_of, measure, predicted, settled
+from lab.cost_cell import CostCell, case_of, in_turns, measure, predicted, settled
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine
 from semistream.errors import BudgetError
@@ -58,7 +58,8 @@ SOME = ("sweepjoin", "hybridjoin", "cinlj", "meshjoin")
 TUNABLE = tuple(name for name in ss.ALGORITHMS if name != "inlj")
 _GRID = {"disk_buffer_pages": 3, "front_stage": 4, "pinned": 3, "group_pages": 2}  # values each
 _NEAR = 0.8  # of the best: such a setting or join is measured again
-_AGAIN = 3  # of them, at most
+_AGAIN = 3  # of them, at most,
+_TURNS = 8  # in so many turns
 
 
 @dataclass(frozen=True)
@@ -124,21 +125,16 @@ def compare(cell: CostCell, factors: Machine) -> dict[str, Any]:
     return {**result, "name": cell.name}
 
 
-def best_of(cells: list[CostCell], always: CostCell, scale: float = 1.0) -> dict[CostCell, float]:
-    """The rates of these cells: all are measured briefly, the best ones and ``always`` twice more.
-
-    Of many brief measurements the highest one is too high, so the highest median counts.
-    """
-    brief = {"warm_seconds": 0.35 * scale, "seconds": 0.15 * scale}
-    longer = {"warm_seconds": 0.7 * scale, "seconds": 0.3 * scale}
+def best_of(cells: list[CostCell], always: CostCell) -> dict[CostCell, float]:
+    """The rates of the best of these cells, and of ``always``: all are measured briefly, the best
+    ones again, in turns. Of many brief measurements the highest one is too high."""
+    brief = {"warm_seconds": 0.35, "seconds": 0.15}
     rates = {cell: measure(replace(cell, **brief)).get("rate", 0.0) for cell in {*cells, always}}
     best = max(rates.values())
     near = sorted((c for c in rates if rates[c] >= _NEAR * best), key=lambda c: -rates[c])[:_AGAIN]
-    again: dict[CostCell, list[float]] = {cell: [] for cell in dict.fromkeys([*near, always])}
-    for _ in range(2):
-        for cell, found in again.items():
-            found.append(measure(replace(cell, **longer)).get("rate", 0.0))
-    return {cell: max(found) for cell, found in again.items()}
+    longer = {"warm_seconds": 0.7, "seconds": 0.15}
+    again = {replace(cell, **longer): cell for cell in dict.fromkeys([*near, always])}
+    return {again[cell]: rate for cell, rate in in_turns(again, _TURNS).items()}
 
 
 def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:
@@ -216,12 +212,14 @@ def compare_least(
     cell = least_memory(name, rows, rate, factors)
     if cell is None:
         return {**entry, "out_of_reach": True}
-    cell = replace(cell, seconds=2 * seconds)
-    found, less = (
-        measure(settled(one, predicted(one, one.data, factors))).get("rate", 0.0)
-        for one in (cell, replace(cell, percent=0.8 * cell.percent))
+    enough, less = (
+        settled(one, predicted(one, one.data, factors))
+        for one in (
+            replace(cell, seconds=seconds, percent=part * cell.percent) for part in (1.0, 0.8)
+        )
     )
-    return {**entry, "percent": cell.percent, "rate": found, "rate_at_80": less}
+    rates = in_turns([enough, less], _TURNS)
+    return {**entry, "percent": cell.percent, "rate": rates[enough], "rate_at_80": rates[less]}
 
 
 @dataclass

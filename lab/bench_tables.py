@@ -32,10 +32,14 @@ PARTS: dict[str, tuple[str, Callable[[dict[str, Any]], str]]] = {
     "drain": ("benchmarks.md", drain.markdown),
     "conditions": ("conditions.md", conditions.markdown),
     "changes": ("changing-tables.md", changes.markdown),
+    "appends": ("changing-tables.md", changes.markdown),
     "sync-delta-feed": ("changing-tables.md", changes.markdown),
     "sync-delta-files": ("changing-tables.md", changes.markdown),
     "sync-postgresql": ("changing-tables.md", changes.markdown),
     "sync-kafka": ("changing-tables.md", changes.markdown),
+    "killed-delta-feed": ("changing-tables.md", changes.markdown),
+    "killed-postgresql": ("changing-tables.md", changes.markdown),
+    "killed-kafka": ("changing-tables.md", changes.markdown),
 }
 
 

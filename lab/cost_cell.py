@@ -1,8 +1,9 @@
 """One cell of the cost benchmark: a join's rate as measured, beside its prediction.
 
-A stream is measured in its steady state, which is what a model describes. Memory that would move
-during the run is where the model expects it to come to rest (``settled``), so that a cell takes
-seconds; how soon a run gets there is measured by ``lab/cost_moved.py``.
+A stream is measured in its steady state, which is what a model describes: every page was checked
+when it was first read, and the front stage serves as much as before (``_warm_up``). Memory that
+would move during the run is where the model expects it to come to rest (``settled``), so that a
+cell takes seconds; how soon a run gets there is measured by ``lab/cost_moved.py``.
 
 The rate is taken over processor time where that is less than the time on the clock and nothing is
 read from the disk: another process that uses the core must not look like an error of the model.
@@ -12,6 +13,8 @@ from __future__ import annotations
 
 import gc
 import time
+from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -29,7 +32,9 @@ PUSH = 50_000
 SLOW = ("inlj", "cinlj")
 _LONGER = 4  # times the seconds of a cell, at most
 _TURNS, _MOVING_TURNS = 1.5, 20.0  # windows that are served before it is measured
-_LEARNING = 2.5  # times the seconds for it, while a front stage is being filled
+_LEARNING = 3.0  # times the seconds for it, while a front stage is learning
+_SPAN, _LONGER_SPAN = 4, 1.5  # tuples per slot, and per tuple before: a front stage's hits by then
+_STEADY = 0.01  # change of the share of hits from one span to the next
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class CostCell:
         options = dict(self.options)
         if self.join == "auto":
             options["drained"] = bool(self.drained)
-        return ss.MasterTable.open(data.master), ss.join(self.join, memory=memory, **options)
+        return data.opened(), ss.join(self.join, memory=memory, **options)
 
     def batches(self, data: CostData, count: int, offset: int) -> list[pa.RecordBatch]:
         n = count * self.push
@@ -150,22 +155,63 @@ def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
         }
 
 
+def in_turns(cells: Iterable[CostCell], turns: int) -> dict[CostCell, float]:
+    """The rates of these cells. Their runs are open at the same time and are measured in turns: the
+    host is not equally fast all the time."""
+    pa.set_cpu_count(1)
+    rows, seconds = dict[CostCell, int](), dict[CostCell, float]()
+    with ExitStack() as stack:
+        runs, pushed = dict[CostCell, Any](), dict[CostCell, int]()
+        for cell in cells:
+            master, join = cell.open(cell.data)
+            run = join.open(master, on="product_id", direct=cell.direct)
+            runs[cell] = stack.enter_context(run)
+            pushed[cell] = _warm_up(run, cell, cell.data)
+        for _ in range(turns):
+            for cell, run in runs.items():
+                pushed[cell], served, _, spent = _serve(run, cell, cell.data, pushed[cell])
+                rows[cell] = rows.get(cell, 0) + served
+                seconds[cell] = seconds.get(cell, 0.0) + spent
+    return {cell: rows[cell] / seconds[cell] for cell in rows}
+
+
 def _warm_up(run: Any, cell: CostCell, data: CostData) -> int:
-    """Until what waits has been served some times over, or memory has come to rest."""
+    """Until what waits has been served some times over, memory has come to rest, and the front
+    stage has learned. Only seconds of the join count, not those of the stream's generator."""
     moves = run.join.moves_memory or run.join.moves_buffer
     turns = _MOVING_TURNS if moves else _TURNS
-    pushed, began, learned_at = 0, time.process_time(), 0
+    pushed, spent, learning = 0, 0.0, Learning()
     step = replace(cell, seconds=min(0.1, cell.warm_seconds))
-    while (spent := time.process_time() - began) < _LEARNING * cell.warm_seconds:
-        pushed = _serve(run, step, data, pushed)[0]
-        front, served = run.parts[3].front, run.stats.rows_out
-        if front is not None and front.count < 0.98 * front.capacity:
-            learned_at = served
-        elif spent > cell.warm_seconds:
-            break
-        if not cell.drained and served - learned_at > turns * run.stats.waiting > 0:
+    while spent < _LEARNING * cell.warm_seconds:
+        pushed, _, _, seconds = _serve(run, step, data, pushed)
+        spent += seconds
+        if run.parts[3].front is not None and not learning.is_over(run):
+            continue
+        waiting = 0 if cell.drained else run.stats.waiting
+        if spent > cell.warm_seconds or run.stats.rows_out > turns * waiting > 0:
             break
     return pushed
+
+
+class Learning:
+    """Compares the front stage's share of hits over longer and longer spans of the stream."""
+
+    def __init__(self) -> None:
+        self._began = self._hits = 0  # of this span: tuples served before it, and hits
+        self._share = -1.0  # of the span before
+        self._is_over = False
+
+    def is_over(self, run: Any) -> bool:
+        """Whether a span has had as many hits as the one before it."""
+        front, stats = run.parts[3].front, run.stats
+        served, hits = stats.rows_out, stats.front_stage_hits
+        until = max(self._began + _SPAN * front.capacity, _LONGER_SPAN * self._began)
+        if self._is_over or served < until:
+            return self._is_over
+        share, before = (hits - self._hits) / (served - self._began), self._share
+        self._began, self._hits, self._share = served, hits, share
+        self._is_over = abs(share - before) < _STEADY
+        return self._is_over
 
 
 def _serve(

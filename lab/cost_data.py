@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from semistream import workload
 KINDS = ("plain", "text", "deltas")
 _CHANGED = 50  # one row of so many is in a delta
 _KEY = "product_id"
+_AT_ONCE = 64  # pages
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class CostData:
             build_once(self.master, self._build, log, what)
         page_cache.read(self.master)
 
+    def opened(self) -> ss.MasterTable:
+        """The table, the same one for all cells: a page is checked when it is first read."""
+        return _open(self.master)
+
     def _build(self, path: Path) -> None:
         reader = workload.products(self.rows, ROW_BYTES, self.seed)
         if self.kind == "text":
@@ -74,6 +80,17 @@ class CostData:
     ) -> list[pa.RecordBatch]:
         batches = self._plain.stream(n, batch_rows, offset, exponent, scattered)
         return batches if self.kind != "text" else _text(batches, batches[0].schema)[0]
+
+
+@cache
+def _open(path: Path) -> ss.MasterTable:
+    """Open a table, and read every page once."""
+    table = ss.MasterTable.open(path)
+    reader = table.reader(_AT_ONCE)
+    for first in range(0, table.num_pages, _AT_ONCE):
+        reader.read(first, min(_AT_ONCE, table.num_pages - first))
+    reader.close()
+    return table
 
 
 def _text(

@@ -44,6 +44,8 @@ def _origin(report: dict[str, Any]) -> str:
     rows = sorted({cell["rows"] for cell in report["rates"]})
     size = " and ".join(f"{n:,}" for n in rows)
     of = f"Rates: R = {size} rows, {len(report['rates'])} cells. " if rows else ""
+    others = ("grid", "auto", "least")
+    of += "".join(f"{part}: {len(report[part])} cells. " for part in others if report[part])
     load = made.get("load_after") or made["load"]
     return f"{of}Commit `{report['commit'][:10]}`, {made['processor']}, load {load[0]}."
 

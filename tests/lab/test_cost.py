@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from lab import bench_cost, cost_report
 from lab.bench_cost import SIZES, Results, Task, run, tasks
-from lab.cost_cell import CostCell, case_of, measure
+from lab.cost_cell import CostCell, Learning, case_of, in_turns, measure
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine, predict
 
@@ -126,6 +127,32 @@ def test_a_cell_of_every_kind_of_table(
     expected = predict(case_of(cell, data, Machine()))
     assert found["served"] > 0
     assert expected.pages_per_tuple == pytest.approx(found["pages_per_tuple"], rel=0.3)
+
+
+@pytest.mark.slow
+def test_runs_that_are_compared_are_open_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.cost_data.DATA", tmp_path)
+    CostData(20_000).prepare(lambda text: None)
+    short = {"warm_seconds": 0.05, "seconds": 0.02}
+    cells = [CostCell(name, 20_000, 20, **short) for name in ("hybridjoin", "chybridjoin")]
+    found = in_turns(cells, 3)
+    assert list(found) == cells
+    assert all(rate > 0 for rate in found.values())
+
+
+def test_a_front_stage_has_learned_when_its_hits_stay() -> None:
+    """In spans of four tuples per slot, and half as long again as all before."""
+    stats = SimpleNamespace(rows_out=0, front_stage_hits=0)
+    front = SimpleNamespace(capacity=100)
+    run = SimpleNamespace(stats=stats, parts=(None, None, None, SimpleNamespace(front=front)))
+    learning, found = Learning(), []
+    for hits in (100, 200, 300, 301, 302, 302, 302):  # of 400 tuples
+        stats.rows_out += 400
+        stats.front_stage_hits += hits
+        found.append(learning.is_over(run))
+    assert found == [False] * 4 + [True] * 3
 
 
 def test_results_are_written_between_the_marks_of_a_page(tmp_path: Path) -> None:

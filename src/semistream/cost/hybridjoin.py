@@ -80,19 +80,9 @@ def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:
     """What misses the front stage waits in the window; ``hit`` is the share that does not."""
     turn = turns(case, keys, case.traffic.push * (1.0 - hit))
     tuples = turn.tuples / (1.0 - hit)
-    pages = turn.iterations * min(case.plan.buffer_pages, max(1, case.table.num_pages))
     work = Work(case)
     add_admission(work, case, tuples, tuples * hit, rounds=min(turn.admissions, turn.tuples))
-    add_window(
-        work,
-        case,
-        "hybrid",
-        pages=pages,
-        requests=turn.iterations,
-        tuples=turn.tuples,
-        keys=keys,
-        held=turn.held,
-    )
+    pages = add_partitions(work, case, turn.iterations, turn.tuples, keys, turn.held)
     return work.predict(
         iterations=turn.iterations,
         tuples=tuples,
@@ -101,3 +91,17 @@ def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:
         longest=turn.age / (1.0 - hit),
         pages=pages,
     )
+
+
+def add_partitions(
+    work: Work, case: Case, iterations: float, tuples: float, keys: Keys, held: float
+) -> float:
+    """Read a partition in every iteration, and probe the window with it; returns the pages.
+
+    ``tuples`` tuples leave the window joined; ``held`` tuples with these keys wait in it.
+    """
+    pages = iterations * min(case.plan.buffer_pages, max(1, case.table.num_pages))
+    add_window(
+        work, case, "hybrid", pages=pages, requests=iterations, tuples=tuples, keys=keys, held=held
+    )
+    return pages

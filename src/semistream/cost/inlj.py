@@ -3,19 +3,26 @@
 Derived: the buffer pool is LRU over the pages' loads. By Che's approximation a page stays in
 the pool for the same number of tuples T, however popular it is: T is where the pages that T
 tuples need are as many as the pool holds, and a tuple misses with the probability that its page
-was not needed for T tuples. Tuples are served in waves, each a few calls; a wave ends when the
-output batch is full or when it needs more pages than the pool has.
+was not needed for T tuples. Tuples are served in waves, each a few calls (``waves_of``). A page
+of a larger table costs more even if the page cache has it: the kernel looks it up.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from semistream.cost.case import Case, Work
 from semistream.cost.keys import Keys
 from semistream.cost.loads import Loads
+from semistream.cost.machine import IN_FLIGHT
 from semistream.cost.prediction import Prediction
-from semistream.cost.window_stage import add_admission, portions
+from semistream.cost.window_stage import add_admission_calls, front_capacity, portions
+
+# The page cache has a structure of 64 bytes for every 4 KiB. To read a page, the kernel accesses
+# each of its structures and the tree that leads to it; a copy lies between two such accesses.
+_BLOCK, _STRUCTURE, _ACCESSES = 4096, 64, 2
 
 
 def predict(case: Case) -> Prediction:
@@ -40,6 +47,30 @@ def pool_misses(loads: Loads, frames: float) -> float:
     return float((loads.counts * loads.load * np.exp(-loads.load * high)).sum())
 
 
+def waves_of(case: Case, loads: Loads, hit: float) -> float:
+    """Waves that serve a batch.
+
+    A wave looks at a fixed number of tuples: as many as the output batch has rows or, with a front
+    stage, twice as many. It ends earlier if its hits or its misses fill the output batch, or if its
+    misses need more pages than the pool has: then its size varies.
+    """
+    push, most, frames = float(case.traffic.push), float(case.output_rows), case.plan.buffer_pages
+    looked_at, missed = most, push
+    if front_capacity(case):
+        looked_at *= case.settings.lookups_per_output_row
+        missed = most
+    if loads.visited(missed) > frames:
+        low, high = 1.0, missed
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if loads.visited(middle) < frames else (low, middle)
+        missed = low
+    varying = min(missed / (1.0 - hit), most / max(hit, 1e-12))
+    if varying < min(looked_at, push):
+        return portions(1.0, push, varying)
+    return float(math.ceil(push / looked_at))
+
+
 def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Prediction:
     """Tuples that miss the front stage are looked up in their pages, through the pool.
 
@@ -48,22 +79,10 @@ def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Predicti
     frames = plan.buffer_pages
     loads = case.loads(keys)
     miss = pool_misses(loads, frames)
-    # A wave may need as many different pages as there are frames.
-    low, wave = 0.0, float(case.output_rows) * (case.settings.lookups_per_output_row if hit else 1)
-    wave = min(wave, float(traffic.push))
-    looked_up = wave * (1.0 - hit)
-    if loads.visited(looked_up) > frames:
-        high = looked_up
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (middle, high) if loads.visited(middle) < frames else (low, middle)
-        looked_up = max(1.0, low)
-        wave = looked_up / (1.0 - hit)
-    # The last wave of a batch is smaller: a batch that is hardly too large needs two of them.
-    wave = traffic.push / portions(1.0, float(traffic.push), wave)
+    wave = traffic.push / waves_of(case, loads, hit)
     looked_up = wave * (1.0 - hit)
     work = Work(case)
-    add_admission(work, case, wave, wave * hit, rounds=1.0)
+    add_admission_calls(work, case, wave, wave * hit, calls=1.0)
     work.add("pool.wave", 1.0)
     work.add("pool.tuple", looked_up)
     work.add("pool.page", looked_up * miss)
@@ -72,6 +91,8 @@ def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Predicti
         work.add("recent.tuple", looked_up)
         work.add("learn", 1.0)
     work.touch(3 * looked_up, frames * table.max_page_bytes)
+    if not table.direct and not table.resident:
+        _touch_page_cache(work, case, looked_up * miss)
     work.read(looked_up * miss, table.max_page_bytes, in_flight=4 if looked_up * miss > 4 else 1)
     return work.predict(
         iterations=1.0,
@@ -81,3 +102,10 @@ def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Predicti
         longest=float(traffic.push),
         pages=looked_up * miss,
     )
+
+
+def _touch_page_cache(work: Work, case: Case, pages: float) -> None:
+    """What the kernel does to find these pages, which are anywhere in the table."""
+    blocks = case.table.max_page_bytes / _BLOCK
+    structures = case.table.num_pages * blocks * _STRUCTURE
+    work.touch(IN_FLIGHT * _ACCESSES * blocks * pages, structures, dependent=True)

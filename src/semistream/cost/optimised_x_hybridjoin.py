@@ -15,20 +15,20 @@ Changed: nothing is fitted. A power law is exact only near the point where it wa
 from __future__ import annotations
 
 from semistream.cost.case import MOST_SERVED, Case, Work
-from semistream.cost.hybridjoin import capacity
+from semistream.cost.hybridjoin import add_partitions, capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
 from semistream.cost.renewal import renewal
-from semistream.cost.window_stage import add_admission, add_window, front_capacity
+from semistream.cost.window_stage import add_admission, front_capacity
 
 
 def predict(case: Case) -> Prediction:
-    plan, table, traffic = case.plan, case.table, case.traffic
+    table, traffic = case.table, case.traffic
     rows = max(1.0, case.rows_per_page)
     pages = float(min(int(front_capacity(case) / rows), table.num_pages))
     pinned = pinned_pages(case, pages)
     hit = pinned.share if case.front_share is None else min(case.front_share, MOST_SERVED)
-    window, size = capacity(case), min(plan.buffer_pages, max(1, table.num_pages))
+    window = capacity(case)
     steady = renewal(pinned.rest, window, traffic.absent)
     if traffic.drained:
         tuples = float(traffic.push)
@@ -42,19 +42,9 @@ def predict(case: Case) -> Prediction:
         iterations, admissions, missed = 1.0, 1.0, steady.served
         tuples = missed / max(1e-9, 1.0 - hit)
         held, longest = float(window), steady.age / max(1e-9, 1.0 - hit)
-    read = iterations * size
     work = Work(case)
     add_admission(work, case, tuples, tuples * hit, rounds=min(admissions, tuples))
-    add_window(
-        work,
-        case,
-        "hybrid",
-        pages=read,
-        requests=iterations,
-        tuples=missed,
-        keys=traffic.keys,
-        held=held,
-    )
+    read = add_partitions(work, case, iterations, missed, traffic.keys, held)
     work.amounts.pop("learn", None)  # H_R is filled once
     return work.predict(
         iterations=iterations,

@@ -130,8 +130,13 @@ def visits_of(case: Case, stretches: Loads, tuples: float) -> float:
     """
     most, pages = _visit_pages(case), max(1, case.plan.buffer_pages)
     waiting = stretches.load * tuples
-    needed = float((stretches.counts * np.minimum(waiting, pages)).sum())
-    share = stretches.counts * np.minimum(waiting, pages) / max(needed, 1e-300)
+    each = np.minimum(waiting, pages)
+    if case.traffic.clustered:  # then the next one has about as many; one that is full fits exactly
+        left = most - np.where(waiting < pages, each / 2, 0.0)
+        each = np.minimum(each / np.maximum(left, 1.0), -np.expm1(-waiting))
+        return max(float((stretches.counts * each).sum()), min(1.0, tuples))
+    needed = float((stretches.counts * each).sum())
+    share = stretches.counts * each / max(needed, 1e-300)
     unused = (float((share * np.minimum(1.0 + waiting, pages)).sum()) - 1.0) / 2
     packed = needed / max(1.0, most - max(0.0, unused))
     return max(min(packed, stretches.visited(tuples)), needed / most / 2, min(1.0, tuples))

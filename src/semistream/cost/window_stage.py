@@ -64,7 +64,12 @@ def add_admission(work: Work, case: Case, tuples: float, hits: float, rounds: fl
     calls = max(portions(rounds, tuples, looked_at), portions(rounds, hits, most))
     if not case.traffic.drained:  # the end of a batch ends a call, too
         calls += pushes
-    calls = min(max(calls, pushes), tuples)
+    add_admission_calls(work, case, tuples, hits, min(max(calls, pushes), tuples))
+
+
+def add_admission_calls(work: Work, case: Case, tuples: float, hits: float, calls: float) -> None:
+    """Admit ``tuples``, of which ``hits`` are served at once, with so many calls."""
+    pushes = tuples / case.traffic.push
     work.add("push", pushes * (2 if case.traffic.drained else 1))
     work.add("admit", calls)
     work.add("tuple", tuples)

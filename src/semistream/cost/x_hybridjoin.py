@@ -16,11 +16,11 @@ is small for small p. Popular pages are chosen from a sample of the stream.
 from __future__ import annotations
 
 from semistream.cost.case import Case, Work
-from semistream.cost.hybridjoin import capacity
+from semistream.cost.hybridjoin import add_partitions, capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
 from semistream.cost.renewal import renewal
-from semistream.cost.window_stage import add_admission, add_window, touch_window
+from semistream.cost.window_stage import add_admission, touch_window
 
 
 def predict(case: Case) -> Prediction:
@@ -29,7 +29,7 @@ def predict(case: Case) -> Prediction:
     pages = min(plan.pinned_bytes / (row_bytes * max(1.0, case.rows_per_page)), table.num_pages)
     pages = float(int(pages))
     pinned = pinned_pages(case, pages)
-    window, size = capacity(case), min(plan.buffer_pages, max(1, table.num_pages))
+    window = capacity(case)
     # A tuple of a pinned page leaves in the iteration in which it came.
     steady = renewal(pinned.rest, window, traffic.absent)
     if traffic.drained:
@@ -46,19 +46,9 @@ def predict(case: Case) -> Prediction:
         # As many slots as come free in an iteration hold tuples of pinned pages.
         tuples = min(tuples, float(window))
         held, longest = float(window), steady.age / max(1e-9, 1.0 - pinned.share)
-    read = iterations * size
     work = Work(case)
     add_admission(work, case, tuples, 0.0, rounds=min(admissions, tuples))
-    add_window(
-        work,
-        case,
-        "hybrid",
-        pages=read,
-        requests=iterations,
-        tuples=tuples,
-        keys=traffic.keys,
-        held=held,
-    )
+    read = add_partitions(work, case, iterations, tuples, traffic.keys, held)
     rows = iterations * pages * case.rows_per_page
     work.add("pinned.row", rows)
     touch_window(work, case, rows, traffic.keys, held)

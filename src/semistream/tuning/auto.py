@@ -44,7 +44,7 @@ _PLAIN = frozenset(
 )  # other options: the run cannot be replaced by that of another join
 _MOST = 100_000  # tuples of the first batch that are looked at: more take time and memory
 _OTHER_SIZE = 8  # times more or fewer tuples in a drained batch: decide again
-_CLEARLY = 1.15  # times the rate: what memory moving between parts gains is not in the models
+_CLEARLY = 1.03  # times the rate: less is not worth opening another run
 
 
 @dataclass(frozen=True, kw_only=True)
