@@ -30,13 +30,11 @@ class Moment:
     budget: int
 
     def line(self) -> str:
-        from semistream.memory import format_size
-
         return (
-            f"{self.phase:<9}{self.seconds:6.1f} s   arriving {self.arriving:>11,.0f}/s   "
-            f"served {self.served:>10,.0f}/s   buffer {self.buffered:>8,}   "
-            f"shed {self.stored:>11,} (oldest {self.oldest_seconds:4.1f} s)   "
-            f"memory {format_size(self.memory)} of {format_size(self.budget)}"
+            f"{self.phase:<9}{self.seconds:.1f} s  in {self.arriving / 1e6:5.2f} "
+            f"out {self.served / 1e6:5.2f} M/s  buffer {self.buffered / 1e6:.2f} M  "
+            f"shed {self.stored / 1e6:5.2f} M, {self.oldest_seconds:3.1f} s old  "
+            f"memory {self.memory / 1e6:.0f} of {self.budget / 1e6:.0f} MB"
         )
 
 
@@ -137,9 +135,10 @@ class _Burst:
         if self._clock() - self._last[0] >= 0.2:
             self._report(phase)
 
-    def _report(self, phase: str) -> None:
+    def _report(self, phase: str, since: tuple[float, int, int] | None = None) -> None:
+        """Show the state of the run, with the rates since the last report or another moment."""
         run, now = self._run, self._clock()
-        before, offered, served = self._last
+        before, offered, served = since or self._last
         passed = max(1e-9, now - before)
         memory = run.memory
         self.peak_memory = max(self.peak_memory, memory.total)
@@ -170,17 +169,19 @@ class _Burst:
         return max(1.0, (self.served - before) / seconds)
 
     def phase(self, name: str, rate: float, seconds: float) -> None:
-        began, offered = self._clock(), self.offered
+        """Tuples arrive at this rate for so many seconds; the last report has the averages."""
+        start = began, offered, _ = self._clock(), self.offered, self.served
         while (now := self._clock()) - began < seconds:
             while self.offered - offered < rate * (now - began):
                 self._offer()
             self._step(name)
-        self._report(name)
+        self._report(name, start)
 
     def recover(self) -> None:
+        start = self._clock(), self.offered, self.served
         while self._run.stats.waiting or self._run.stored:
             self._step("recovery")
-        self._report("done")
+        self._report("done", start)
 
 
 def show_burst(rows: int, memory: str, join: str, exponent: float) -> None:
