@@ -8,6 +8,8 @@ import pytest
 
 from engine.kit import binding, context, emitted
 from semistream.engine.output import Output
+from semistream.engine.rows.message import BatchAddresses, flat_forms
+from semistream.engine.rows.page_columns import PageColumns
 
 BATCH = pa.record_batch({"k": [1, 2, 3], "a": [10, 20, 30]})
 
@@ -53,4 +55,35 @@ def test_tuples_without_a_match(how: str, expected: list[dict[str, int]]) -> Non
     assert emitted(output) == expected
     output.emit_unmatched_rows(BATCH, np.zeros(0, np.int64))
     output.emit_unmatched([], 0)
+    assert not output
+
+
+def test_few_rows_fit_beside_the_row_buffers() -> None:
+    shared = context()
+    output = Output(shared)
+    assert output.few_rows == 0  # nothing is allocated
+    for nbytes, row_bytes in ((1 << 20, 100), (1 << 20, 10_000), (1 << 16, 100), (100, 10)):
+        output.allocate(nbytes, 1 << 16, row_bytes)
+        assert output.few_rows <= min(1024, nbytes // 4 // row_bytes)
+        assert (output.few_rows > 0) == (nbytes > 100)
+
+
+def test_a_few_rows_are_emitted_as_a_message() -> None:
+    shared = context()
+    output = Output(shared)
+    output.allocate(1 << 16, 100, 100)
+    addresses = BatchAddresses(flat_forms(BATCH.schema.types)).of(BATCH)
+    columns = PageColumns([pa.string()], 1)
+    columns.put(0, [pa.array(["x", None, "zz"])])
+    rows, places = np.array([2, 1]), np.zeros(2, np.int32)
+    message = output.begin_few(2)
+    message.add_pages(addresses, places, rows)
+    message.add_pages(columns.addresses, places, rows)
+    assert output.emit_few()
+    assert output.nbytes > 0
+    made = output.pop()
+    assert made.schema == shared.binding.schema
+    assert made.to_pydict() == {"k": [3, 2], "a": [30, 20], "v": ["zz", None]}
+    output.begin_few(2).refuse()
+    assert not output.emit_few()
     assert not output

@@ -69,3 +69,24 @@ def test_a_pool_of_one_frame_serves_one_page_per_wave() -> None:
     assert pool.plan([2, 2, 1, 2]) == ([0, 0], [0])
     assert pool.plan([1, 2]) == ([0], [0])
     assert pool.plan([1]) == ([0], [])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_pages_of_codes(seed: int) -> None:
+    rng = random.Random(seed)
+    firsts = np.array(sorted(rng.sample(range(100), 8)), np.int64)
+    by_page, by_code = Pool(8, 4), Pool(8, 4)
+    for _ in range(20):
+        codes = np.array([rng.randrange(-10, 110) for _ in range(6)], np.int64)
+        tuples = np.array(rng.sample(range(6), rng.randint(0, 6)), np.int64)
+        expected = [max(0, sum(int(f) <= int(codes[t]) for f in firsts) - 1) for t in tuples]
+        by_code.wave += 1
+        pages, frames = np.empty((2, len(tuples)), np.int32)
+        missing = np.empty(len(tuples), np.int64)
+        planned, reads = buffer_pool.plan_codes(
+            codes, tuples, firsts, by_code.wave, by_code.frame_of, by_code.page_in,
+            by_code.older, by_code.newer, by_code.stamp, pages, frames, missing,
+        )  # fmt: skip
+        assert pages.tolist() == expected
+        found = frames[:planned].tolist(), missing[:reads].tolist()
+        assert found == by_page.plan(expected)

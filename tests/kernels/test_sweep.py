@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semistream.kernels import sweep
+from semistream.kernels import changed_codes, sweep
 from semistream.kernels.states import MATCHED, WAITING
 
 many = pytest.mark.parametrize("seed", range(20))
@@ -38,10 +38,12 @@ class Lists:
         batch = np.repeat(np.array(codes, np.int64), 2)
         slots = np.empty(len(codes), np.int32)
         moved = sorted(changed)
+        words = np.zeros(2 if moved else 0, np.uint64)  # of a filter: some others pass as well
+        changed_codes.add(np.array([code for code, _ in moved], np.int64), words)
         placed, self.vacant = sweep.place(
             batch, np.arange(0, len(batch), 2), stretches, np.array(firsts, np.int64),
             np.array([code for code, _ in moved], np.int64),
-            np.array([2 * stretch + 1 for _, stretch in moved], np.int32),
+            np.array([2 * stretch + 1 for _, stretch in moved], np.int32), words,
             np.arange(0, 2 * len(self.head) + 1, 2), self.size,
             self.head, self.fill, self.next_chunk, self.free, self.vacant,
             self.codes, self.state, slots,

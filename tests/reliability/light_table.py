@@ -58,7 +58,13 @@ class LightTable(MasterTable):
     """Opens what :func:`light` makes the real code write."""
 
     def __init__(
-        self, path: str, manifest: Manifest, pinned: bool, mapped: bool = False, known: Any = None
+        self,
+        path: str,
+        manifest: Manifest,
+        pinned: bool,
+        mapped: bool = False,
+        known: Any = None,
+        keeps_folded: bool = False,
     ) -> None:
         self.path = path
         self.manifest = manifest

@@ -46,6 +46,7 @@ class Admission:
         self.index: PageIndex | None = None
         self.unique = False  # master keys are unique
         self.full = False  # the last call stopped because a miss did not fit
+        self._wanted: tuple[int, ...] | None = None  # of the front stage's columns
         self._key_match: KeyMatch | None = None  # where codes are hashes
         self._filter: PairFilter | None = None  # where there are conditions
 
@@ -161,8 +162,21 @@ class Admission:
         if binding.how == "left_anti":
             return
         assert self.front is not None
+        if len(rows) <= self._output.few_rows and self._emit_few(part, rows, slots):
+            return
         wanted = range(len(binding.master_columns))
         self._output.emit(part.take(rows), self.front.rows.take(slots, wanted) if wanted else [])
+
+    def _emit_few(self, part: Slice, rows: Rows, slots: Any) -> bool:
+        """Emit hits as one message; False: it has no room."""
+        assert self.front is not None
+        if self._wanted is None:
+            self._wanted = tuple(range(len(self._context.binding.master_columns)))
+        message = self._output.begin_few(len(rows))
+        part.write(message, rows)
+        if self._wanted:
+            self.front.rows.write(message, slots, self._wanted)
+        return self._output.emit_few()
 
 
 def _before(stop: int, rows: Rows, slots: Any) -> tuple[Rows, Any]:

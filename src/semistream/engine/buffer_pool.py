@@ -73,6 +73,7 @@ class BufferPool:
         self._older[0] = frames
         self._newer[-1] = 0
         self._newer[frames - 1] = frames
+        self._table = self._frame_of, self._page_in, self._older, self._newer, self._stamp
 
     @property
     def nbytes(self) -> int:
@@ -89,16 +90,19 @@ class BufferPool:
         self._wave += 1
         frames = np.empty(len(pages), np.int32)
         missing = np.empty(len(pages), np.int64)
-        planned, reads = kernels.buffer_pool.plan(
-            pages,
-            self._wave,
-            self._frame_of,
-            self._page_in,
-            self._older,
-            self._newer,
-            self._stamp,
-            frames,
-            missing,
+        planned, reads = kernels.buffer_pool.plan(pages, self._wave, *self._table, frames, missing)
+        if reads:
+            self._load(frames[missing[:reads]], pages[missing[:reads]])
+        return frames[:planned]
+
+    def fetch_codes(self, codes: Codes, tuples: Any, firsts: Codes) -> Any:
+        """The same for the pages of ``codes[tuples]``, where no key has more than one page and
+        ``firsts`` are the first codes of all pages."""
+        self._wave += 1
+        pages, frames = np.empty((2, len(tuples)), np.int32)
+        missing = np.empty(len(tuples), np.int64)
+        planned, reads = kernels.buffer_pool.plan_codes(
+            codes, tuples, firsts, self._wave, *self._table, pages, frames, missing
         )
         if reads:
             self._load(frames[missing[:reads]], pages[missing[:reads]])

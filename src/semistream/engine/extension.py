@@ -70,6 +70,10 @@ class Extension(Policy):
     def can_release(self) -> bool:  # type: ignore[override]
         return self.inner.can_release
 
+    @property
+    def waits_across_versions(self) -> bool:  # type: ignore[override]
+        return self.inner.waits_across_versions
+
     def release(self, most: int) -> pa.RecordBatch | None:
         return self.inner.release(most)
 

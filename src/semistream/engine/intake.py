@@ -11,10 +11,12 @@ import pyarrow as pa
 
 from semistream.engine.context import Context
 from semistream.engine.rows.layout import Rows, is_text, width_of
+from semistream.engine.rows.message import FEW_ROWS, Message
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.window.tuple_layout import TupleLayout
 
 _NO_ROWS = np.zeros(0, np.int64)
+_FIRST_PAGE = np.zeros(FEW_ROWS, np.int32)
 
 
 class Slice:
@@ -22,25 +24,53 @@ class Slice:
 
     def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
         self.batch = batch
-        columns = batch.columns
         if context.binding.has_key:
-            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(columns))
+            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(batch))
         else:  # conditions alone decide: every tuple meets every row
             self.codes, self.valid = np.zeros(batch.num_rows, np.int64), None
-        self.columns = [columns[i] for i in layout.kept]  # that wait in a window
         self.position = 0
         self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
         self._codec = context.binding.codec
         self._key_columns: PageColumns | None = None
         self.compared: Any = None  # the columns that conditions compare, for compiled code
-        self._all = columns
-        self._plain = layout.plain if layout.plain.fit(columns) else None
+        self._layout = layout
+        self._all: list[pa.Array] | None = None
+        self._is_plain = False
+        self._addresses: Any = None
+
+    def _columns(self) -> list[pa.Array]:
+        """All columns; a batch of a few tuples may need no Arrow object for each."""
+        if self._all is None:
+            self._all = self.batch.columns
+            self._is_plain = self._layout.plain.fit(self._all)
+        return self._all
+
+    @property
+    def columns(self) -> list[pa.Array]:
+        """The columns that wait in a window."""
+        columns = self._columns()
+        return [columns[i] for i in self._layout.kept]
+
+    def addresses(self) -> Any:
+        """All columns as one page, for compiled code; None: it cannot read them."""
+        if self._addresses is None and self._layout.addresses is not None:
+            self._addresses = self._layout.addresses.of(self.batch)
+        return self._addresses
+
+    def write(self, message: Message, rows: Rows) -> None:
+        """Write a few rows of the batch's columns."""
+        addresses = self.addresses()
+        if addresses is None:
+            message.refuse()
+        else:
+            message.add_pages(addresses, _FIRST_PAGE[: len(rows)], rows)
 
     def take(self, rows: Rows) -> Sequence[pa.Array]:
         """These rows of the batch's columns."""
-        if self._plain is not None:
-            return self._plain.take(self._all, rows)
+        columns = self._columns()
+        if self._is_plain:
+            return self._layout.plain.take(columns, rows)
         return self.batch.take(pa.array(rows)).columns  # type: ignore[no-any-return]
 
     def keys(self, rows: Rows | None = None) -> list[pa.Array]:

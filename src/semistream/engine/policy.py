@@ -53,6 +53,7 @@ class Policy(ABC):
 
     full = False  # admit no tuple until an iteration has made room
     can_release = False  # whether ``release`` ever gives a tuple
+    waits_across_versions = False  # whether tuples may wait while the run moves to another version
 
     def __init__(self, join: Any, parts: Parts) -> None:
         self.join = join

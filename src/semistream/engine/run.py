@@ -317,7 +317,8 @@ class Run:
         return self._coming[1] is not None and self._policy.can_switch
 
     def _open_version(self, version: int) -> _Coming:
-        new = self._source.at_version(version)
+        waits_on = self._policy.waits_across_versions and self._policy.held > 0
+        new = self._source.at_version(version, keeps_folded=waits_on)
         self._context.binding.check_version(new, self.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         return _Coming(new, table, self._policy.plan(table, self._stream))

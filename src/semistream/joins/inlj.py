@@ -115,6 +115,7 @@ class Inlj(Policy):
         self._recent = recent
         self._pool: BufferPool | None = None
         self._long: LongLookUp | None = None
+        self._single: Any = None  # first codes of all pages, if every key has one page
         self._filter: PairFilter | None = None  # where there are conditions
 
     # -- versions and memory ---------------------------------------------------------------
@@ -123,6 +124,10 @@ class Inlj(Policy):
         self.source = source
         self.table = table
         self.admission.attach(source)
+        index = source.index
+        assert index is not None
+        is_single = index.by_code and not index.has_changes and not index.has_spanning_keys
+        self._single = index.firsts if is_single else None
 
     def detach(self) -> None:
         if self._pool is not None:
@@ -180,6 +185,15 @@ class Inlj(Policy):
         if not self.table.num_pages:
             self._leave(part, misses, np.zeros(len(misses), np.bool_))
             return len(misses)
+        if self._single is not None:
+            frames = self._pool.fetch_codes(part.codes, misses, self._single)
+            served = self._join(self._pool, part, misses[: len(frames)], frames)
+            return served or self._look_up_long(part, misses)
+        return self._look_up_long(part, misses)
+
+    def _look_up_long(self, part: Slice, misses: Rows) -> int:
+        """The same for keys that may be in several pages, or have very many rows."""
+        assert self._pool is not None
         low, high = self._locate(part, misses)
         first = int(misses[0])
         several = _NO_ROWS if low is high else np.flatnonzero(low != high)
@@ -201,23 +215,42 @@ class Inlj(Policy):
 
     def _join(self, pool: BufferPool, part: Slice, tuples: Rows, frames: Any) -> int:
         """Join tuples with their frames' pages, as many as one output batch holds."""
-        served, owner, pages, rows = pool.pair(frames, part.codes, tuples, self.output.most_rows)
+        most, binding = self.output.most_rows, self.context.binding
+        has_one_row = self.admission.unique and binding.exact  # or none
+        if has_one_row:
+            most = min(most, len(tuples))
+        served, owner, pages, rows = pool.pair(frames, part.codes, tuples, most)
         if not served:
             return 0
+        if has_one_row and len(owner) == len(tuples) and binding.keeps_master:
+            self._emit(pool, part, tuples, pages, rows)
+            self._note(part, tuples, frames, np.ones(served, np.bool_))
+            self.context.stats.matched += served
+            return served
         same = self._same_keys(pool, part, tuples[owner], pages, rows)
         if same is not None:
             owner, pages, rows = owner[same], pages[same], rows[same]
         matched = np.zeros(served, np.bool_)
         matched[owner] = True
         self._emit(pool, part, tuples[owner], pages, rows)
-        if self._recent and self.front:
-            threshold = self.front.threshold
-            self._recent.note(part, tuples[:served], frames[:served], matched, threshold)
+        self._note(part, tuples[:served], frames[:served], matched)
         self._leave(part, tuples[:served], matched)
         return served
 
+    def _note(self, part: Slice, tuples: Rows, frames: Any, matched: Any) -> None:
+        """Count keys for the front stage."""
+        if self._recent and self.front:
+            self._recent.note(part, tuples, frames, matched, self.front.threshold)
+
     def _emit(self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:
         if self.context.binding.keeps_master and len(tuples):
+            if len(tuples) <= self.output.few_rows:
+                message = self.output.begin_few(len(tuples))
+                part.write(message, tuples)
+                if pool.frames.output.has_columns:
+                    message.add_pages(pool.frames.output.addresses, pages, rows)
+                if self.output.emit_few():
+                    return
             stream = part.take(tuples)
             self.output.emit(stream, pool.frames.output.take(pages, rows))
 

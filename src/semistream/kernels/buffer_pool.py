@@ -1,5 +1,7 @@
 """A buffer pool of pages with least-recently-used replacement."""
 
+import numpy as np
+
 from semistream.kernels.compile import compiled
 
 
@@ -35,3 +37,15 @@ def plan(pages, wave, frame_of, page_in, older, newer, stamp, frames, missing):
         older[sentinel] = frame
         frames[i] = frame
     return len(pages), reads
+
+
+@compiled
+def plan_codes(
+    codes, tuples, firsts, wave, frame_of, page_in, older, newer, stamp, pages, frames, missing
+):
+    """The same for the page of each code ``codes[tuples[i]]``, in a table whose keys have one page
+    each: the last one whose first code, in ``firsts``, is not greater."""
+    for i in range(len(tuples)):
+        page = np.searchsorted(firsts, codes[tuples[i]], "right") - 1
+        pages[i] = max(page, 0)
+    return plan(pages, wave, frame_of, page_in, older, newer, stamp, frames, missing)

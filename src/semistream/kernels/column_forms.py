@@ -27,3 +27,4 @@ OUT_ROWS = 6
 NO_BITMAP = -1
 DONE = -1
 CORRUPT = -2
+FULL = -3  # a message has no room for more

@@ -70,6 +70,22 @@ def open_pages(pages, buffers, addresses, lengths, rows):
             lengths[b, p] = load_int64(entry + 8)
 
 
+@compiled
+def message_numbers(message):
+    """The addresses of a message's numbers: its rows, the length of its body, the first of its
+    nodes, and the first of its buffers. It must have rows and a body: a zero is not stored."""
+    metadata = message + _PREFIX
+    table = _target(metadata)
+    batch = _target(_known_field(table, _HEADER))
+    nodes, entries = _known_field(batch, _NODES), _known_field(batch, _BUFFERS)
+    return (
+        _known_field(batch, _ROWS),
+        _known_field(table, _BODY_LENGTH),
+        _target(nodes) + 4,
+        _target(entries) + 4,
+    )
+
+
 @compiled(inline=True)
 def _target(reference):
     return reference + np.int64(load_uint32(reference))

@@ -10,6 +10,7 @@ tuple. All chunks but the newest of a stretch are full.
 import numpy as np
 from numba import carray
 
+from semistream.kernels.changed_codes import may_contain
 from semistream.kernels.compile import compiled
 from semistream.kernels.counting_cache import add_to_sketch
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
@@ -17,6 +18,7 @@ from semistream.kernels.states import MATCHED, REFUSED, WAITING
 
 _AHEAD = 12  # tuples to prefetch ahead,
 _NEAR = 5  # and those whose page is not the one of the tuple before them
+_GUESSES = 3  # where keys are random, each is off by the root of the one before
 _MOST_ROWS = 16  # of a key that is offered to a front stage
 
 
@@ -76,20 +78,23 @@ def _changed_at(code, changed, base, slope):
     """The position of a code among the changed ones; -1 if it is not one of them."""
     last = len(changed) - 1
     guess = min(max(int((float(code) - base) * slope), 0), last)
+    for _ in range(_GUESSES):
+        guess = min(max(guess + int((float(code) - float(changed[guess])) * slope), 0), last)
     at = _first_row(changed, code, 0, guess)
     return at if at <= last and changed[at] == code else -1
 
 
 @compiled
 def place(
-    new_codes, rows, stretches, firsts, changed, changed_pages, first_page,
+    new_codes, rows, stretches, firsts, changed, changed_pages, words, first_page,
     size, head, fill, next_chunk, free, free_count, codes, state, slots,
 ):  # fmt: skip
     """Assign slots to the tuples ``new_codes[rows]``, until a chunk is needed and none is free.
 
     ``stretches`` is the stretch of each tuple, or empty: then it is the one of the page that
     ``changed_pages`` has for a ``changed`` code, and for others it is looked up in ``firsts``, the
-    first code of every stretch of the base. Returns (tuples placed, free chunks left).
+    first code of every stretch of the base. ``words`` is a filter of the changed codes: a search
+    among them waits for memory several times. Returns (tuples placed, free chunks left).
     """
     known, has_changes = len(stretches) > 0, len(changed) > 0
     base, slope = _line(firsts)
@@ -100,7 +105,7 @@ def place(
             stretch = int(stretches[i])
         else:
             at = -1
-            if has_changes:
+            if has_changes and may_contain(code, words):
                 at = _changed_at(code, changed, changed_base, changed_slope)
             if at < 0:
                 stretch = _stretch_of(code, firsts, base, slope)

@@ -21,6 +21,10 @@ class Files:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries)
 
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file; also False if the system cannot tell, where ``stat`` raises."""
+        return os.access(path, os.F_OK)
+
     def stat(self, path: Path) -> os.stat_result:
         return path.stat()
 

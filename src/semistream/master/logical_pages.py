@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise, takewhile
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,9 @@ class LogicalPages:
 
     ``bounds`` has the first page of the base and of every delta, and the end of the last. Files
     that ``known``, another version with this schema, has open are not opened and checked again.
+
+    ``keeps_folded``: after these come the pages of deltas that an older ``known`` has and this
+    version does not, for tuples that wait for them. No code is located there.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class LogicalPages:
         manifest: Manifest,
         codec: KeyCodec,
         known: LogicalPages | None = None,
+        keeps_folded: bool = False,
     ) -> None:
         infos = manifest.segments
         known_files = {} if known is None else known.segment.by_file()
@@ -49,27 +54,32 @@ class LogicalPages:
             for info in infos
         ]
         check_base_order([part for part, i in zip(opened, infos, strict=True) if i.kind == "base"])
-        self.segment: OpenSegment = stitched(opened, infos)
         sizes = [len(part.pages) for part in opened]
         base = sum(n for n, info in zip(sizes, infos, strict=True) if info.kind == "base")
         deltas = [n for n, info in zip(sizes, infos, strict=True) if info.kind == "delta"]
         self.bounds = [0, *np.cumsum([base, *deltas]).tolist()]
-        self._files = [[info.file for info in infos if info.kind == kind] for kind in _KINDS]
+        self._infos = [[info for info in infos if info.kind == kind] for kind in _KINDS]
         self._version = manifest.version
         shared, before = self._deltas_shared_with(known)
+        folded = []
+        if keeps_folded and known is not None and before is not None:
+            folded = [info for info in known._infos[1][shared:] if info.pages]
+        old = [known_files[str(store.path(info.file))] for info in folded]
+        self.segment: OpenSegment = stitched([*opened, *old], [*infos, *folded])
         changed = [
             ChangedCodes.read(store, info.changed)
             for info in manifest.deltas[shared:]
             if info.changed is not None
         ]
-        self.index: PageIndex = _index(codec, self.segment, self.bounds, changed, before)
+        old_sizes = [len(part.pages) for part in old]
+        self.index: PageIndex = _index(codec, self.segment, self.bounds, old_sizes, changed, before)
 
     def _deltas_shared_with(self, known: LogicalPages | None) -> tuple[int, PageIndex | None]:
         """How many of the first deltas an older version has, too, and its index; 0 and None if it
         is not older, or has another base."""
-        if known is None or known._version >= self._version or known._files[0] != self._files[0]:
+        if known is None or known._version >= self._version or known._infos[0] != self._infos[0]:
             return 0, None
-        pairs = zip(self._files[1], known._files[1], strict=False)
+        pairs = zip(self._infos[1], known._infos[1], strict=False)
         return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))), known.index
 
     @property
@@ -112,18 +122,22 @@ def _index(
     codec: KeyCodec,
     segment: OpenSegment,
     bounds: list[int],
+    old_sizes: list[int],
     changed: list[ChangedCodes],
     before: PageIndex | None,
 ) -> PageIndex:
     firsts, continues = segment.pages.first_codes, segment.pages.continues
-    inner = [bound for bound in bounds[1:-1] if 0 < bound < len(firsts)]
+    old_bounds = (bounds[-1] + np.cumsum([0, *old_sizes])).tolist() if old_sizes else bounds[-1:]
+    boundaries = [*bounds[1:-1], *old_bounds[:-1]]
+    inner = [bound for bound in boundaries if 0 < bound < len(firsts)]
     continues[[bound - 1 for bound in inner]] = False  # the next page is of another segment
     return PageIndex(
         codec,
         firsts,
         continues,
         segment.nbytes - firsts.nbytes - continues.nbytes,  # they are the index's own
-        boundaries=bounds[1:-1],
+        boundaries=boundaries,
+        own_pages=bounds[-1],
         changed=_changed_pages(firsts, continues, bounds, changed, before),
     )
 
@@ -143,32 +157,27 @@ def _changed_pages(
     """
     if not changed and before is None:
         return None
-    found = ChangedPages.none()
-    if before is not None:
-        found = ChangedPages(before.changed, before.changed_low, before.changed_high)
+    found = ChangedPages.none() if before is None else before.changed_pages
     for delta, (begin, end) in zip(
         changed, list(pairwise(bounds))[-len(changed) :] if changed else (), strict=True
     ):
-        low, high = page_ranges(firsts[begin:end], continues[begin:end], delta.codes)
-        lows = np.where(delta.present, low + begin, 0).astype(np.int32)
-        highs = np.where(delta.present, high + begin, -1).astype(np.int32)
-        found = _merged(ChangedPages(delta.codes, lows, highs), found)
+        low, high = _pages_of(delta, firsts[begin:end], continues[begin:end], begin)
+        found = ChangedPages(delta.codes, low, high).merged_into(found)
     return found
 
 
-def _merged(newer: ChangedPages, older: ChangedPages) -> ChangedPages:
-    """All codes of both; where both have a code, the newer one is right."""
-    if not len(older.codes):
-        return newer
-    if not len(newer.codes):
-        return older
-    from semistream.kernels import changed_codes
-
-    most = len(newer.codes) + len(older.codes)
-    codes, low, high = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most, np.int32)
-    count = changed_codes.merge(
-        newer.codes, newer.low, newer.high, older.codes, older.low, older.high, codes, low, high
-    )
-    for array in (codes, low, high):
-        array.resize(count, refcheck=False)  # in place: nobody else has it
-    return ChangedPages(codes, low, high)
+def _pages_of(delta: ChangedCodes, firsts: Codes, continues: Mask, begin: int) -> tuple[Any, Any]:
+    """The first and last page of each code of a delta, whose first page is ``begin``."""
+    if continues.any() or not len(firsts):
+        low, high = (
+            (pages + begin).astype(np.int32)
+            for pages in page_ranges(firsts, continues, delta.codes)
+        )
+    else:  # there are fewer pages than codes, and both ascend: look up the pages among the codes
+        begins = np.searchsorted(delta.codes, firsts[1:])
+        counts = np.diff(np.r_[0, begins, len(delta)])
+        numbers = np.arange(begin, begin + len(firsts), dtype=np.int32)
+        low = high = np.repeat(numbers, counts)
+    if not delta.present.all():
+        low, high = np.where(delta.present, low, 0), np.where(delta.present, high, -1)
+    return low.astype(np.int32, copy=False), high.astype(np.int32, copy=False)

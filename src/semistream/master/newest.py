@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from semistream.errors import MasterTableError
@@ -40,14 +39,8 @@ class NewestVersion:
 
     def find(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        if not self._is_file(self._following) and self._is_file(self._own):
+        exists = self._store.files.exists
+        if not exists(self._following) and exists(self._own):
             return self._version
         versions = manifests.list_versions(self._store)
         return versions[-1] if versions else self._version
-
-    def _is_file(self, path: Path) -> bool:
-        try:
-            self._store.files.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True

@@ -132,13 +132,17 @@ def _rows(case: Case, tables: Tables, memory: int) -> Iterator[int]:
     table = tables.open(case.shape, mapped=case.access == "mapped", version=1)
     direct = case.access == "direct" and tables.can_read_directly
     with description.open(table, on=shape.on, direct=direct, where=case.where) as run:
-        # Twice, so that the keys that were absent and the rows that were hot are known.
-        for batch, version in zip([*shape.batches()] * 2, versions, strict=False):
+        _, _, output, policy = run.parts
+        # Twice, so that the keys that were absent and the rows that were hot are known; and once
+        # more as if a few rows were many.
+        batches = [*shape.batches()]
+        for number, (batch, version) in enumerate(zip(batches * 3, versions, strict=False)):
             run.use(version)
+            if number >= 2 * len(batches):
+                output.few_rows = 0
             yield from (rows.num_rows for rows in run.push(batch))
             yield from (rows.num_rows for rows in run.flush())
         yield from (rows.num_rows for rows in run.push(batch))
-        *_, policy = run.parts
         policy.release(1)  # as load shedding does
 
 

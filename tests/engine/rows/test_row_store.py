@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from engine.rows.arrow_columns import paged_columns, rows_of
 from semistream.engine.rows.layout import RecordLayout
+from semistream.engine.rows.message import BatchAddresses, flat_forms
 from semistream.engine.rows.row_store import PlainColumns, RowStore
 from semistream.errors import InternalError, SchemaError
 
@@ -196,6 +197,18 @@ def test_offsets_outside_their_content_are_refused() -> None:
     store = store_for([bad], 1, 1000)
     with pytest.raises(SchemaError, match="offsets outside"):
         store.room([bad], rows(0))
+
+
+def test_a_few_rows_of_a_page_by_their_addresses() -> None:
+    """The same slots as with ``put``, of columns that are some of the page's."""
+    names = ["int64", "int8", "bool", "decimal", "bytes"]
+    batch = pa.RecordBatch.from_arrays([COLUMNS[name] for name in ["text", *names]], list("tabcde"))
+    page = BatchAddresses(flat_forms(batch.schema.types)).of(batch)
+    store = store_for(batch.columns[1:], 6)
+    some = rows(3, 1, 2)
+    store.put_page(page, np.arange(1, 6), some, slots(5, 0, 2))
+    taken = store.take(slots(5, 0, 2))
+    assert taken == [column.take(pa.array(some)) for column in batch.columns[1:]]
 
 
 def test_plain_columns() -> None:

@@ -63,6 +63,14 @@ def test_a_step_more_than_is_needed(index: GrowingIndex, needed: int, chunks: in
     assert index.chunks == 0
 
 
+def test_as_much_is_spared_as_the_next_change_may_take(index: GrowingIndex) -> None:
+    window: Any = Window()
+    window.chunks = 80
+    for needed, spare in ((4_900, 3), (5_000, 2), (5_000, 1), (4_000, 1), (9_000, 10)):
+        index.prepare(window, plan(needed, growth=0))
+        assert window.most_spare == spare, "a step and what it grew by; but an eighth at most"
+
+
 def test_the_window_gives_half_at_most(index: GrowingIndex) -> None:
     window: Any = Window()
     assert index.fits(window, plan(5_400))

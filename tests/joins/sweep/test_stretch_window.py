@@ -12,7 +12,10 @@ import pytest
 from engine.kit import STREAM, Side, layout, pages_of
 from semistream.joins.sweep.stretch_window import StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import Stretches
+from semistream.keys import KeyCodec
+from semistream.master.index import PageIndex
 
+CODEC = KeyCodec.for_types([pa.int64()])
 PAGES = pages_of([[0], [10], [20], [30]])
 TEXT = pa.schema([("k", pa.int64()), ("t", pa.string())])
 
@@ -67,6 +70,41 @@ def test_a_window_is_full_when_no_chunk_is_free() -> None:
     window.free(slots, chunks)
     assert window.vacant == 2
     assert add(window, [25], first=9) == 1
+
+
+def test_visits_gather_spare_chunks_for_the_next_shrink() -> None:
+    window = window_of(20, 1)
+    window.most_spare = 3
+    assert (window.vacant, window.spare) == (20, 0)
+    assert add(window, list(range(20))) == 20
+    for stretch in (0, 1):
+        slots, chunks = collect(window, stretch)
+        window.leave(slots)
+        window.free(slots, chunks)
+    assert (window.free_chunks, window.spare, window.vacant) == (20, 3, 17)  # of 10 and 10: 2 each
+    assert add(window, [25] * 20) == 17
+    window.shrink(2, [])
+    assert (window.free_chunks, window.spare, window.vacant) == (1, 1, 0)
+    assert add(window, [25]) == 0
+    slots, chunks = collect(window, 2)
+    assert len(slots) == 17
+
+
+def test_tuples_follow_their_stretches_to_another_version() -> None:
+    """The pages of a folded delta come after those of the new version."""
+    old = PageIndex(CODEC, np.array([0, 10, 5, 3]), np.zeros(4, np.bool_), boundaries=[2, 3])
+    firsts = np.array([0, 10, 5, 2, 12, 3])
+    new = PageIndex(CODEC, firsts, np.zeros(6, np.bool_), boundaries=[2, 3, 5], own_pages=5)
+    before, after = Stretches(old, 1), Stretches(new, 1)
+    window = StretchWindow(layout(), StretchWindowSize(40, 0, 0, 2), before)
+    stretches = np.array([0, 3, 1, 2, 3, 3], np.int32)
+    before.of = lambda keys: stretches  # type: ignore[method-assign]
+    assert add(window, [1, 3, 11, 5, 3, 3]) == 6
+    assert (before.shared_with(after, 3), after.own, len(after)) == (3, 5, 6)
+    assert before.moved_to(after, 3)
+    window.follow(after, 3)
+    found = [numbers(window, collect(window, stretch)[0]) for stretch in range(6)]
+    assert found == [[0], [2], [3], [], [], [1, 4, 5]]
 
 
 def test_tuples_are_added_and_removed() -> None:

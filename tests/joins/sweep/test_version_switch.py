@@ -215,6 +215,31 @@ def test_tuples_wait_on_for_deltas_that_are_not_folded(tmp_path: Path) -> None:
     changing.check()
 
 
+@pytest.mark.parametrize("mapped", [False, True, "resident"])
+def test_tuples_wait_on_for_deltas_that_are_folded(mapped: bool | str, tmp_path: Path) -> None:
+    """The pages of a folded delta stay until its tuples are served, though its file is deleted;
+    and they are served before the next switch, which does not keep them."""
+    changing = Changing(tmp_path, mapped=mapped, adapt=False)
+    part = np.arange(0, KEYS, 3)
+    changing.upsert(part)
+    for _ in range(60):
+        changing.push()
+    for round_ in range(6):
+        waited = changing.run.stats.waiting
+        assert waited > 5 * PUSH
+        keys = part[:3400] if round_ % 2 else part[-3400:]
+        changing.upsert(keys)  # folds the large delta, and changes keys again
+        assert len(changing.table.manifest.deltas) == 1
+        changing.table.vacuum(keep=1)
+        changing.push()
+        if round_ != 4:  # more than a third of the tuples waited for the folded delta
+            assert changing.run.stats.waiting > 0.9 * waited
+            assert changing.iterations[-1] <= 12
+        for _ in range(1 if round_ == 3 else 60):  # 1: some still wait at the next switch
+            changing.push()
+    changing.check()
+
+
 def test_a_vacuum_between_two_pushes_does_not_empty_the_front_stage(changing: Changing) -> None:
     hot = np.arange(100, 120)
     changing.upsert(np.arange(2000, 2200))

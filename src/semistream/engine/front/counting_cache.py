@@ -96,7 +96,8 @@ class CountingCache:
         once: bool,
     ) -> LookUp:
         """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
-        hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
+        room = MOST_ROWS_PER_KEY * max(1, len(codes) - start)
+        hit_rows = np.empty(min(max(most_pairs, MOST_ROWS_PER_KEY), room), np.int64)
         hit_slots = np.empty(len(hit_rows), np.int32)
         miss_rows = np.empty(min(len(codes) - start, most_misses), np.int64)
         stop, pairs, misses, hits = kernels.counting_cache.look_up(

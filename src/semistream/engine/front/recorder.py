@@ -114,7 +114,8 @@ class FrequencyRecorder:
     ) -> LookUp:
         """Probe the stream tuples from ``start`` on, until the limits or the end are reached."""
         ahead = len(codes) - start
-        hit_rows = np.empty(max(most_pairs, MOST_ROWS_PER_KEY), np.int64)
+        room = MOST_ROWS_PER_KEY * max(1, ahead)
+        hit_rows = np.empty(min(max(most_pairs, MOST_ROWS_PER_KEY), room), np.int64)
         hit_slots = np.empty(len(hit_rows), np.int32)
         miss_rows = np.empty(min(ahead, most_misses), np.int64)
         stop, pairs, misses, hits = kernels.recorder.look_up(

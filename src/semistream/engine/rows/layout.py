@@ -48,6 +48,7 @@ class RecordLayout:
         self.all = tuple(range(len(types)))
         self.nth = {i: place for place, i in enumerate(self.fixed)}
         self._choices: dict[tuple[int, ...], tuple[list[int], Any, Any, Any]] = {}
+        self._nodes: dict[tuple[tuple[int, ...], int], tuple[Any, ...]] = {}
         self.slot_bytes = self.record.itemsize + 4 * len(self.text) + 16 * len(self.nested)
 
     def choice(self, wanted: tuple[int, ...]) -> tuple[list[int], Any, Any, Any]:
@@ -57,6 +58,23 @@ class RecordLayout:
             which = np.array([self.nth[i] for i in wanted if i in self.nth], np.int64)
             fixed = [self.fixed[n] for n in which]
             found = self._choices[wanted] = fixed, self.forms[which], self.places[which], which
+        return found
+
+    def nodes_of(self, wanted: tuple[int, ...], code_column: int) -> tuple[Any, ...]:
+        """These columns as kernels.message.add_stored describes them, if column ``code_column``
+        stands among them (-1: nowhere): the fixed ones, their forms, record offsets and validity
+        bits; the texts, and their numbers."""
+        found = self._nodes.get((wanted, code_column))
+        if found is None:
+            at = [n for n in range(len(wanted) + 1) if n != code_column]
+            fixed = [n for n, i in zip(at, wanted, strict=False) if i in self.nth]
+            texts = [
+                (n, self.text.index(i)) for n, i in zip(at, wanted, strict=False) if i in self.text
+            ]
+            numbers = np.array(fixed, np.int64), *self.choice(wanted)[1:]
+            text_numbers = np.array(texts, np.int64).reshape(-1, 2)
+            found = *numbers, text_numbers[:, 0].copy(), text_numbers[:, 1].copy()
+            self._nodes[wanted, code_column] = found
         return found
 
     def heap_bytes(self, columns: Sequence[pa.Array]) -> float:

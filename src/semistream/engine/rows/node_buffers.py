@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +11,9 @@ from semistream import kernels
 from semistream.engine.rows.column_nodes import ColumnNodes, Node
 from semistream.errors import MasterTableError, SchemaError
 from semistream.kernels import column_forms as forms
+
+if TYPE_CHECKING:
+    from semistream.engine.rows.message import Message
 
 _LEAST_GROWTH = 64
 _ITEM_BYTES = 8  # assumed average of a text or list within a list
@@ -234,6 +237,10 @@ class NodeBuffers:
                 ends[node.items] = end * node.size
             elif node.is_list:
                 ends[node.items] = int(self._values[n][end])
+
+    def write(self, message: Message) -> None:
+        """Write the first rows; the buffers stay."""
+        message.add_buffers(self._out)
 
     def arrays(self, count: int, copy: bool = False) -> list[pa.Array]:
         """The first ``count`` rows of all columns; ``copy`` if the buffers are used again."""

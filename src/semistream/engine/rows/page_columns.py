@@ -38,6 +38,10 @@ class PageColumns:
         other._few = None
         return other
 
+    @property
+    def has_columns(self) -> bool:
+        return len(self.nodes) > 0
+
     def put(self, place: int, columns: Sequence[pa.Array]) -> None:
         """Set the columns of the page at this place."""
         self._pages[place] = columns

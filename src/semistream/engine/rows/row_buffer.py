@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from semistream.engine.rows.column_nodes import ColumnNodes
+from semistream.engine.rows.message import Message
 from semistream.engine.rows.node_buffers import NodeBuffers
 from semistream.engine.rows.page_columns import PageColumns
 
@@ -44,6 +45,15 @@ class RowBuffer:
         self.count = 0
         self._begun = False
         self._buffers.release()
+
+    def write(self, message: Message) -> None:
+        """Write the gathered rows, if they are few. They stay: see :meth:`reset`."""
+        self._buffers.write(message)
+
+    def reset(self) -> None:
+        """Start again with no rows in the same buffers."""
+        self._buffers.reset()
+        self.count = 0
 
     def finish(self) -> list[pa.Array]:
         """Return the gathered rows as arrays, and start again with no rows."""

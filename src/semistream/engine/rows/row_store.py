@@ -32,7 +32,9 @@ from semistream.engine.rows.layout import (
     validity,
     width_of,
 )
+from semistream.engine.rows.message import Message
 from semistream.errors import InternalError, SchemaError
+from semistream.kernels import column_forms
 
 _UNIT = 8
 _LISTED = 128  # sizes of released entries, in units: texts of up to a kilobyte find them again
@@ -42,6 +44,8 @@ _OUTSIDE = (
     "batch for details, and fix the code that built it"
 )
 _NO_BITMAPS = np.zeros(0, np.int64)
+_NO_NULLS = np.zeros(0, np.bool_)
+NO_CODES = np.zeros(0, np.int64)
 _ALIGNED = 64  # alignment of columns in a shared allocation, as Arrow recommends
 
 
@@ -59,6 +63,7 @@ class RowStore:
         arena, units = _divide(layout, heap_bytes)
         self._heap = np.empty(units * _UNIT, np.uint8)
         self._headers = self._heap.view(np.int32)
+        self._heap_at = self._heap.ctypes.data
         self._positions = np.full((capacity, len(layout.text)), -1, np.int32)
         self._vacant = np.full(_LISTED if layout.text else 0, -1, np.int32)
         self._top = 0
@@ -150,6 +155,19 @@ class RowStore:
             layout.record.itemsize, layout.mask, masks,
         )  # fmt: skip
 
+    def put_page(self, page: Any, numbers: Any, rows: Rows, slots: Slots) -> None:
+        """The same for a few rows, if no column has values outside the record: columns ``numbers``
+        of a page, by their addresses."""
+        layout = self.layout
+        sources = page[column_forms.VALUES, numbers, 0]
+        valid = page[column_forms.VALIDITY, numbers, 0]
+        if valid.any():
+            self._expect_nulls(valid)
+        kernels.rows.put_fixed(
+            sources, valid, layout.forms, layout.places, rows, slots, self._at,
+            layout.record.itemsize, layout.mask, layout.masks if self._has_nulls else 0,
+        )  # fmt: skip
+
     def _expect_nulls(self, valid: Any) -> None:
         """Initialise all validity bits at the first null; before it, none are written."""
         if not self._has_nulls:
@@ -181,6 +199,27 @@ class RowStore:
         wanted = self.layout.all if only is None else tuple(only)
         fixed = self._take_fixed(wanted, slots)
         return [fixed[i] if i in fixed else self._column(i, slots) for i in wanted]
+
+    def write(
+        self,
+        message: Message,
+        slots: Slots,
+        wanted: tuple[int, ...],
+        codes: Any = NO_CODES,
+        code_column: int = -1,
+    ) -> None:
+        """Write these columns of a few slots; column ``code_column`` among them (-1: none) has the
+        codes of the slots."""
+        layout = self.layout
+        fixed, fixed_forms, places, numbers, texts, text_numbers = layout.nodes_of(
+            wanted, code_column
+        )
+        nullable = self._nullable if self._has_nulls else _NO_NULLS
+        message.add_stored(
+            slots, codes, code_column, fixed, fixed_forms, places, numbers, self._at,
+            layout.record.itemsize, layout.mask, nullable, texts, text_numbers, self._heap_at,
+            self._headers, self._positions,
+        )  # fmt: skip
 
     def _take_fixed(self, wanted: tuple[int, ...], slots: Slots) -> dict[int, pa.Array]:
         """The fixed-width columns among these, in one allocation."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from semistream.engine.binding import Binding
 from semistream.engine.rows.layout import RecordLayout, RowWidths, Slots
+from semistream.engine.rows.message import BatchAddresses, Message, flat_forms
 from semistream.engine.rows.row_store import PlainColumns, RowStore
 from semistream.keys import Codes
 
@@ -34,14 +36,22 @@ class TupleLayout:
         self.widths = RowWidths(schema.types)
         self.plain = PlainColumns(schema.types)
         self._key_places = [schema.get_field_index(name) for name in binding.stream_key]
+        self._code_column = -1 if self._from_code is None else self._key_places[0]
+        # Of a few tuples, only these columns are stored, if no value is outside the record.
+        self.fixed = np.array([self.kept[i] for i in self.record.fixed], np.int64)
+        flat = flat_forms(schema.types)
+        self.addresses = None if flat is None else BatchAddresses(flat)
         self._key_type = schema.field(self._key_places[0]).type if self._key_places else pa.null()
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(i) for i in self.kept]
 
-    def key_columns(self, columns: Sequence[pa.Array]) -> list[pa.Array]:
-        """The key among all columns of a batch."""
-        return [columns[i] for i in self._key_places]
+    def key_columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
+        return [batch.column(i) for i in self._key_places]
+
+    def write(self, message: Message, store: RowStore, slots: Slots, codes: Codes) -> None:
+        """Write all columns of a few tuples; ``codes`` are those of all slots."""
+        store.write(message, slots, self.record.all, codes, self._code_column)
 
     def restore(self, kept: Sequence[pa.Array], codes: Codes) -> list[pa.Array]:
         """All columns of the stream, from the stored ones and the codes."""

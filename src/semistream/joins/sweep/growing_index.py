@@ -1,7 +1,8 @@
 """The window gives way to an index that grows with every change of the table.
 
 Dividing memory again would empty the window. So the window becomes smaller in place, in steps that
-also make room for the changes that come next.
+also make room for the changes that come next. After a change, visits gather as many spare chunks as
+another one would take, so that it finds them free and need not wait for visits within one push.
 """
 
 from __future__ import annotations
@@ -23,10 +24,20 @@ class GrowingIndex:
 
     def __init__(self, step_share: int) -> None:
         self._step_share = step_share
+        self._needed: int | None = None  # bytes of the table after the last change
         self.chunks = 0
 
     def prepare(self, window: StretchWindow | None, new: MemoryPlan) -> None:
-        self.chunks = 0 if window is None else self._chunks(window, new)
+        if window is None:
+            self.chunks = 0
+            return
+        assert isinstance(new, SweepPlan)
+        self.chunks = self._chunks(window, new)
+        before = self.plan.table - self.plan.growth if self._needed is None else self._needed
+        self._needed = new.table - new.growth
+        # The next change may be as large.
+        wanted = max(0, self._needed - before) + new.budget // self._step_share
+        window.most_spare = min(window.chunks_in(wanted), window.chunks // 8)
 
     def fits(self, window: StretchWindow, new: MemoryPlan) -> bool:
         """Whether the window can become smaller by as much, while tuples wait."""

@@ -28,6 +28,7 @@ _UNSEEN_WINDOW = 1024
 _KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
 _INDEX_BYTES = 22  # of a page in the index; the rest is for changes
 _PAGE_SCRATCH = 128  # per page of a visit: its number and extent
+_LEAST_GROWTH = 4096  # bytes, for some 200 changed keys: fewer are not worth a part of the budget
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class SweepPlan(MemoryPlan):
         found = super().components(index_bytes)
         found["window"] -= self.extra_bytes
         found["disk buffer"] -= self.growth
+        found["page index"] += self.growth
         found["front stage"] += self.extra_bytes - gathered
         found["pending output"] += gathered
         return found
@@ -65,14 +67,18 @@ def plan_sweep(
     front: Part,
     cache: str,
 ) -> SweepPlan:
-    """With room for an index that grows, if the table has changed before and the budget allows it,
-    so that the window need not give way at every change."""
-    if not (table.by_code and table.boundaries):
+    """With room for an index that grows, if the budget allows it, so that the window need not give
+    way at every change; with little if the table has not changed before."""
+    if not table.by_code:
         return _divided(join, table, stream, settings, front, cache)
-    # As much again as changes have taken so far: then memory is divided ever more rarely.
-    changed = table.index_bytes - _INDEX_BYTES * table.num_pages
     budget = parse_size(join.memory)
-    growth = max(budget // settings.index_growth_share, min(changed, budget // 10))
+    growth = budget // settings.first_growth_share
+    if growth < _LEAST_GROWTH:
+        growth = 0
+    if table.boundaries:
+        # As much again as changes have taken so far: then memory is divided ever more rarely.
+        changed = table.index_bytes - _INDEX_BYTES * table.num_pages
+        growth = max(budget // settings.index_growth_share, min(changed, budget // 10))
     grown = replace(table, index_bytes=table.index_bytes + growth)
     try:
         return replace(_divided(join, grown, stream, settings, front, cache), growth=growth)

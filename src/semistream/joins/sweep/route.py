@@ -43,6 +43,7 @@ class Route:
         self._position = position  # the stretch to look at next
         self.most_tuples = NEVER
         self.sweeps = 0  # how often it has gone round
+        self._folded_turn = False
 
     def farthest(self, window: StretchWindow) -> int:
         """The stretch with waiting tuples to which the sweep comes last; -1 if none wait."""
@@ -80,13 +81,14 @@ class Route:
         """The next tuples that wait, which leave their lists: one visit, or several to one stretch;
         empty if none wait. :meth:`find_pages` is to be called before a visit is made.
 
-        ``first``: only those of stretches from this one on, apart from the sweep.
+        ``first``: only those of stretches from this one on, apart from the sweep. Every second time
+        it is the turn of deltas that were folded, as they are kept until the next switch only.
         """
-        if first:
-            if not self.waiting_from(window, first):
-                return []
-            return self._visits(window, window.next_needed(first))[0]
         stretches = self._stretches
+        self._folded_turn = not self._folded_turn and self.waiting_from(window, stretches.own)
+        if first or self._folded_turn:
+            begin = window.next_needed(first or stretches.own)
+            return self._visits(window, begin)[0] if begin >= first else []
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
             # Nobody waits, so this sweep is over: the next micro-batch is one visit from the first

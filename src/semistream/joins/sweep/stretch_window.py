@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from semistream import kernels
 from semistream.engine.rows.layout import Rows, Slots, ranges
+from semistream.engine.rows.message import Message
 from semistream.engine.rows.row_store import RowStore
 from semistream.engine.window.tuple_layout import TupleLayout, WindowSize
 from semistream.joins.sweep.stretches import Stretches
@@ -23,6 +24,7 @@ NEVER = 2**31  # more pages than a stretch has
 _LARGEST_CHUNK = 64
 _CHUNKS_PER_STRETCH = 8  # on average, in a full window: a half-empty chunk costs little
 _TUPLE = 8 + 1 + 1  # bytes: code, state, and a share of the lists of slots that are being served
+_SPARE_SHARE = 8  # of the chunks that visits free, while spare ones are being gathered
 _CHUNK = 4 + 4  # bytes: link, and place in the stack of free chunks
 
 
@@ -51,6 +53,8 @@ class StretchWindow:
         self._next_chunk = np.empty(chunks, np.int32)
         self._free = np.arange(chunks, dtype=np.int32)[::-1].copy()
         self._free_count = chunks
+        self.spare = 0  # free chunks that admission leaves, for the next shrink,
+        self.most_spare = 0  # and how many it should be: a part of those that visits free
         self.count = 0
         self.wait_for(stretches)
 
@@ -90,12 +94,15 @@ class StretchWindow:
         self._fill = np.full(len(stretches), self._size, np.int32)
 
     def follow(self, stretches: Stretches, kept: int) -> None:
-        """Wait for other stretches, of which the first ``kept`` are the same. No tuple waits for
-        the others."""
-        head, fill = self._head[:kept], self._fill[:kept]
-        listed = self._listed
+        """Wait for other stretches, of which the first ``kept`` are the same. The others that
+        tuples wait for are the last ones, in the same order."""
+        old, head, fill, listed = self._stretches, self._head, self._fill, self._listed
         self.wait_for(stretches)
-        self._head[:kept], self._fill[:kept], self._listed = head, fill, listed
+        moved = min(old.own - kept, len(stretches) - stretches.own)
+        for first, to, count in ((0, 0, kept), (kept, stretches.own, moved)):
+            self._head[to : to + count] = head[first : first + count]
+            self._fill[to : to + count] = fill[first : first + count]
+        self._listed = listed
 
     def chunks_in(self, nbytes: int) -> int:
         """Chunks that have at least so many bytes together."""
@@ -133,6 +140,7 @@ class StretchWindow:
         self._head = np.where(self._head >= 0, places[self._head], -1).astype(np.int32)
         self._free[: len(vacant)] = vacant[::-1]
         self._free_count = len(vacant)
+        self.spare = max(0, min(self.spare - chunks, self._free_count))
         self.capacity = left * size
         for array, length in (
             (self.codes, self.capacity),
@@ -172,7 +180,7 @@ class StretchWindow:
     @property
     def vacant(self) -> int:
         """Slots of free chunks; a few more are free at the ends of chunks in use."""
-        return int(self._free_count * self._size)
+        return int(max(0, self._free_count - self.spare) * self._size)
 
     def add(
         self,
@@ -180,12 +188,15 @@ class StretchWindow:
         columns: Sequence[pa.Array],
         rows: Rows,
         keys: Callable[[Rows], Sequence[pa.Array]],
+        page: Any = None,
     ) -> int:
         """Admit as many of these tuples as fit; returns how many. ``keys`` returns key columns of
-        rows, for a table that is not in the order of codes."""
+        rows, for a table that is not in the order of codes. ``page``: the addresses of all columns
+        of the batch, instead of ``columns``."""
         rows = rows[: self.rows.room(columns, rows)]
         slots = np.empty(len(rows), np.int32)
-        placed, self._free_count = kernels.sweep.place(
+        spare = min(self.spare, self._free_count)
+        placed, free_count = kernels.sweep.place(
             codes,
             rows,
             self._stretches.of(lambda: keys(rows)),
@@ -196,13 +207,17 @@ class StretchWindow:
             self._head,
             self._fill,
             self._next_chunk,
-            self._free,
-            self._free_count,
+            self._free[spare:],
+            self._free_count - spare,
             self.codes,
             self.state,
             slots,
         )
-        self.rows.put(columns, rows[:placed], slots[:placed])
+        self._free_count = free_count + spare
+        if page is None:
+            self.rows.put(columns, rows[:placed], slots[:placed])
+        else:
+            self.rows.put_page(page, self.layout.fixed, rows[:placed], slots[:placed])
         self.count += placed
         self._listed += placed
         return int(placed)
@@ -210,6 +225,10 @@ class StretchWindow:
     def take(self, slots: Slots) -> list[pa.Array]:
         """The stream's columns for these slots."""
         return self.layout.restore(self.rows.take(slots), self.codes[slots])
+
+    def write(self, message: Message, slots: Slots) -> None:
+        """Write the stream's columns for a few slots."""
+        self.layout.write(message, self.rows, slots, self.codes)
 
     def keys(self, slots: Slots) -> list[pa.Array]:
         return self.layout.keys(self.rows, slots, self.codes[slots])
@@ -273,3 +292,5 @@ class StretchWindow:
         self.rows.free(slots)
         self._free[self._free_count : self._free_count + len(chunks)] = chunks
         self._free_count += len(chunks)
+        if self.spare < self.most_spare:
+            self.spare = min(self.spare + -(-len(chunks) // _SPARE_SHARE), self.most_spare)

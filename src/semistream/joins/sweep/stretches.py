@@ -53,11 +53,13 @@ class Stretches:
         self.index = index
         self.by_code = index.by_code
         self.base = int(np.searchsorted(self.first_page[:-1], index.base_pages))  # their number
+        # The number of those of this version; the others are of deltas that were folded since.
+        self.own = max(1, int(np.searchsorted(self.first_page[:-1], index.own_pages)))
         self.firsts = np.zeros(1, np.int64)  # codes at which the stretches of the base begin
         if self.by_code and index.base_pages:
             self.firsts = index.firsts[self.first_page[: self.base]].astype(np.int64)
         # Codes that are not where the base would have them, and the page of each in a delta.
-        self.changed = index.changed, index.changed_low
+        self.changed = index.changed, index.changed_low, index.changed_filter
         # A visit stays in one segment: these are the stretches after the last of each.
         ends = np.searchsorted(self.first_page, [*index.boundaries, len(index.continues)])
         self.segment_ends: list[int] = np.unique(np.maximum(ends, 1)).tolist()
@@ -71,6 +73,12 @@ class Stretches:
         count = int(np.searchsorted(self.first_page, pages))
         own, others = (one.first_page[: count + 1] for one in (self, other))
         return count if self.by_code and other.by_code and np.array_equal(own, others) else 0
+
+    def moved_to(self, other: Stretches, kept: int) -> bool:
+        """Whether another version has all stretches of this version but the first ``kept`` at its
+        end."""
+        own, others = self.first_page[kept : self.own + 1], other.first_page[other.own :]
+        return len(own) > 1 and np.array_equal(own - own[0], others - others[0])
 
     def pages_from(self, stretch: int) -> tuple[int, int]:
         """The pages of the base, or of the delta, that has this stretch: first, and end."""

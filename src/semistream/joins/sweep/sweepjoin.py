@@ -37,6 +37,7 @@ docs/algorithms/sweepjoin.md has the cost model and the argument.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, ClassVar
@@ -52,6 +53,7 @@ from semistream.engine.memory_mover import Limits, MemoryMover, starting_at
 from semistream.engine.plan import MemoryPlan
 from semistream.engine.policy import Parts, Policy
 from semistream.engine.rows.layout import Rows, Slots
+from semistream.engine.rows.message import FEW_ROWS
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.engine.settings import Settings
 from semistream.engine.shape import StreamShape, TableShape
@@ -116,6 +118,7 @@ class SweepJoin(Join):
 
 class Sweep(Policy):
     can_release = True
+    waits_across_versions = True
     _table: TableShape
     _absent_keys: AbsentKeys
 
@@ -130,6 +133,7 @@ class Sweep(Policy):
         self._index_growth = GrowingIndex(self.context.settings.index_step_share)
         self._visits: deque[Visit] = deque()
         self._route: Route
+        self._stretches: Stretches
         self._absent_keys: AbsentKeys
 
     # -- versions and memory ---------------------------------------------------------------
@@ -137,15 +141,20 @@ class Sweep(Policy):
     def attach(self, source: PageSource, table: TableShape, plan: MemoryPlan) -> None:
         assert isinstance(plan, SweepPlan)
         assert source.index is not None
+        stretches = Stretches(source.index, plan.buffer_pages)
+        reads = ReadAhead(self.context, source, plan)  # may fail: nothing has changed yet
         kept = self._switch.kept if self.held else 0
+        visits: Iterable[Visit] = ()
+        if kept and source.index is self._stretches.index:  # another version could not be attached
+            kept, visits = len(stretches), map(Visit.unread, self._visits)
+        elif kept:
+            visits = self._switch.follow(self._visits, self._stretches, stretches)
         position = self._route.position_after(kept) if kept else 0
         if self._mover is not None and self._window is not None:
             self._mover.table_changed_from(self._table.num_rows, table.num_rows)
         self._table = table
-        self._stretches = Stretches(source.index, plan.buffer_pages)
-        self._reads = ReadAhead(self.context, source, plan)
-        # Found ahead, in the order of the sweep. Those that stay are requested again.
-        self._visits = deque(visit.unread() for visit in (self._visits if kept else ()))
+        self._reads, self._stretches = reads, stretches
+        self._visits = deque(visits)  # found ahead, in the order of the sweep
         self._visit: Visit | None = None  # that is being joined,
         self._loaded: LoadedPages | None = None  # with these pages
         self._unmatched_slots: Slots | None = None  # of its tuples that are still to go out
@@ -280,7 +289,13 @@ class Sweep(Policy):
     def _add(self, part: Slice, rows: Rows) -> int:
         assert self._window is not None
         adopt = self.context.binding.codec.adopt
-        return self._window.add(part.codes, part.columns, rows, lambda some: adopt(part.keys(some)))
+        page = None
+        if len(rows) <= FEW_ROWS and not self._window.layout.record.has_heap:
+            page = part.addresses()
+        columns = part.columns if page is None else []
+        return self._window.add(
+            part.codes, columns, rows, lambda some: adopt(part.keys(some)), page
+        )
 
     def _lacks_room(self, window: StretchWindow) -> bool:
         """Whether visits should make more room before tuples are taken in."""
@@ -318,8 +333,8 @@ class Sweep(Policy):
         self.context.iteration_begins()
         assert self._window is not None
         urgent = []
-        if self._switch.kept:  # a switch is near: first tuples that wait for a delta
-            urgent = self._route.next_visits(self._window, self._switch.kept)
+        if self._switch.kept:  # a switch is near: first tuples that must be served before
+            urgent = self._route.next_visits(self._window, self._switch.urgent)
         if urgent:
             self._visits.extendleft(reversed(urgent))
         elif not self._visits:

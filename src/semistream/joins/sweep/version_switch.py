@@ -2,9 +2,10 @@
 
 A change adds a delta, and may fold younger ones into it; the pages of the base and of all other
 deltas stay. A tuple that waits for a page that stays meets the row there that its own version has,
-also when the run has moved to a newer version. So before a switch only the tuples are served that
-wait for a delta that is folded. What later visits find out about a key must not be remembered if
-the key has changed since: the row that they read is hidden in the new version.
+also when the run has moved to a newer version. The pages of deltas that are folded come after those
+of the new version until the next switch, and are visited first. Only tuples that still wait for
+pages of a switch before are served before the next one. What later visits find out about a key must
+not be remembered if the key has changed since: the row that they read is hidden in the new version.
 """
 
 from __future__ import annotations
@@ -23,34 +24,49 @@ from semistream.master.pages import PageSource
 
 
 class VersionSwitch:
-    """``kept``: the stretches whose tuples need not be served before the switch; 0: all must be."""
+    """``kept``: the stretches that keep their number; 0: all tuples must be served before the
+    switch. Otherwise those of stretches from ``urgent`` on must be."""
 
     def __init__(self) -> None:
-        self.kept = 0
+        self.kept = self.urgent = 0
         self._stretches: Stretches | None = None  # of this version, while older tuples wait
 
     def prepare(
         self, old: PageSource, new: PageSource, stretches: Stretches, pages: int, fits: bool
     ) -> None:
         """``pages`` per stretch of the new version; ``fits``: no memory must be allocated anew."""
-        self.kept = 0
+        self.kept = self.urgent = 0
         shared = new.pages_shared_with(old)
         if fits and shared and new.index is not None and new.distinct == old.distinct:
-            self.kept = stretches.shared_with(Stretches(new.index, pages), shared)
+            coming = Stretches(new.index, pages)
+            self.kept = self.urgent = stretches.shared_with(coming, shared)
+            if self.kept and stretches.moved_to(coming, self.kept):
+                self.urgent = stretches.own
 
     def urgent_first(self, visits: Iterable[Visit]) -> list[Visit]:
         """These visits, beginning with those that must be made before the switch."""
-        return sorted(visits, key=lambda visit: visit.first < self.kept)
+        return sorted(visits, key=lambda visit: visit.first < self.urgent)
 
     def is_ready(self, window: StretchWindow, visits: Sequence[Visit], route: Route) -> bool:
         """Whether no tuple waits that must be served before. Urgent visits come first."""
-        urgent = visits and visits[0].first >= self.kept
-        return self.kept > 0 and not urgent and not route.waiting_from(window, self.kept)
+        urgent = visits and visits[0].first >= self.urgent
+        return self.kept > 0 and not urgent and not route.waiting_from(window, self.urgent)
+
+    def follow(self, visits: Iterable[Visit], old: Stretches, new: Stretches) -> list[Visit]:
+        """Visits that were found before the switch, with their numbers in the new version. They
+        are to be requested again."""
+        found = [visit.unread() for visit in visits]
+        for visit in found:
+            if visit.first >= self.kept:
+                pages = int(new.first_page[new.own] - old.first_page[self.kept])
+                visit.first += new.own - self.kept
+                visit.pages = visit.pages + pages
+        return found
 
     def done(self, stretches: Stretches, waits: bool) -> None:
         """The run has this version now; ``waits``: with older tuples."""
         self._stretches = stretches if waits else None
-        self.kept = 0
+        self.kept = self.urgent = 0
 
     def outdated(self, visit: Visit) -> Callable[[Codes], Mask] | None:
         """Tells which codes' rows this visit may read in an older version; None: none's."""

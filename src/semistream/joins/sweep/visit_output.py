@@ -39,6 +39,7 @@ class VisitOutput:
         self._window = window
         most, row_bytes = plan.output_rows, min(table.row_bytes, plan.widest_row)
         self._gathered = RowBuffer(table.output_types, most, row_bytes)
+        self._has_columns = len(table.output_types) > 0
         self._partners: list[Slots] = []  # the tuples of the gathered rows
         self._absent: list[Slots] = []
         self._absent_count = 0
@@ -91,6 +92,17 @@ class VisitOutput:
             self.hand_over()
         return slots[len(some) :]
 
+    def _emit_few(self, slots: Slots) -> bool:
+        """Emit the gathered rows as one message; False: it has no room."""
+        message = self._output.begin_few(len(slots))
+        self._window.write(message, slots)
+        if self._has_columns:
+            self._gathered.write(message)
+        if not self._output.emit_few():
+            return False
+        self._gathered.reset()
+        return True
+
     def add_served(self, visit: Visit) -> None:
         self._served.append(visit)
         self.served_tuples += len(visit.slots)
@@ -100,8 +112,9 @@ class VisitOutput:
         if self._partners:
             parts, self._partners = self._partners, []
             slots = parts[0] if len(parts) == 1 else np.concatenate(parts)
-            columns = self._gathered.finish()
-            self._output.emit(self._window.take(slots), columns)
+            if len(slots) > self._output.few_rows or not self._emit_few(slots):
+                columns = self._gathered.finish()
+                self._output.emit(self._window.take(slots), columns)
         if self._absent:
             absent = np.concatenate(self._absent)
             self._absent, self._absent_count = [], 0
