@@ -5,6 +5,7 @@
     python -m lab.bench_changes --cells upserts --modes stream --minutes 3
     python -m lab.bench_changes --cells sync --sources postgresql --rows 500000
     python -m lab.bench_changes --cells sync --sources kafka
+    python -m lab.bench_changes --cells killed --sources delta-feed,kafka
 
 upserts   200 upserts of 1,000 rows by another process: rate in the last tenth of the time to that
           in the first, worst push to median push
@@ -13,6 +14,8 @@ appends   the same for rows with new keys
 sync      0.1 % of the rows change in Delta, PostgreSQL and Kafka: seconds of a sync, rows that it
           read, and the join's rate meanwhile. Without ``--kafka``, a broker is started from Maven's
           artifacts, as the tests do
+killed    the same without a join: syncs that are killed at four points, and one that goes on. All
+          changed rows must be right at its end
 
 Each is measured with tuples that wait over pushes (stream) and with pushes that are drained, as in
 Spark. A sync first builds the table from its source, which takes longest: choose one source at a
@@ -23,21 +26,20 @@ waiting tuples, and a push in which one is made is compared with those in which 
 
 The join runs with ``adapt=False``: a move of memory between front stage and window empties the
 window once, in one long push, whether the table changes or not, and would hide what is measured
-here. Results go to lab/results/changes.json and, of each source, to sync-SOURCE.json (small:
-changes-small.json and so on). Every push is checked. The exit code is 1 if an answer is wrong or,
-at the full size, a target is missed.
+here. Results go to lab/results/changes.json, to appends.json and, of each source, to
+sync-SOURCE.json and killed-SOURCE.json (small: changes-small.json and so on). Every push is
+checked. The exit code is 1 if an answer is wrong or, at the full size, a target is missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +49,9 @@ from rich.console import Console
 
 import semistream as ss
 from lab import machine
-from lab.changes.report import changes, is_missed, syncs
+from lab.changes.killed import killed_syncs
+from lab.changes.processes import answer, start, start_sync
+from lab.changes.report import changes, is_missed, kills, syncs
 from lab.changes.rows import compile_kernels, linked_copy, random_keys
 from lab.changes.running_join import RunningJoin
 from lab.changes.sync_sources import Delta, Kafka, Postgres, closing
@@ -104,7 +108,8 @@ def main() -> int:
     for cell, mode, found in _measured(cells, data, size, chosen):
         measured = {"cell": cell, "mode": mode, **found}
         console.print(_line(measured))
-        name = f"sync-{found['source']}" if cell == "sync" else "changes"
+        name = "appends" if cell == "appends" else "changes"
+        name = f"{cell}-{found['source']}" if "source" in found else name
         reports.setdefault(name, []).append(measured)
         report = {"machine": begun, "rows": size.rows, "cells": reports[name]}
         save(report, RESULTS / f"{name}{size.name}.json")
@@ -117,6 +122,11 @@ def _measured(cells: list[str], data: EngineData, size: Size, chosen: Any) -> It
     """(cell, mode, what was found), until the time is over."""
     modes = chosen.modes.split(",")
     for cell in cells:
+        if cell == "killed":
+            for name in chosen.sources.split(","):
+                if _has_time(chosen):
+                    yield cell, "", _killed(data, chosen, name)
+            continue
         if cell == "sync":
             for name in chosen.sources.split(","):
                 if _has_time(chosen):
@@ -166,10 +176,10 @@ def _while_changing(
     table, running = _start(data, size, mode, chosen.join)
     before = running.while_true(lambda: False)
     seconds = max(10.0, chosen.end - time.monotonic())
-    writer = _process("lab.changes.writer", table, kind, rows, count, interval, seconds)
+    writer = start("lab.changes.writer", table, kind, rows, count, interval, seconds)
     pushes = running.while_true(partial(_is_running, writer))
     running.close()
-    wrote = _answer(writer)
+    wrote = answer(writer)
     return {
         "kind": kind,
         "rows_per_second": rows * len(wrote["seconds"]) / wrote["total"],
@@ -186,23 +196,8 @@ def _while_syncing(
     data: EngineData, size: Size, modes: list[str], chosen: Any, name: str
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """The source and the table are made once: for many rows, that takes most of the time."""
-    worlds = {
-        "delta-feed": lambda: Delta(data.folder, data.rows, True),
-        "delta-files": lambda: Delta(data.folder, data.rows, False),
-        "postgresql": lambda: Postgres(data.folder, data.rows),
-        "kafka": lambda: Kafka(stack.enter_context(_broker(chosen.kafka))),
-    }
-    began = time.monotonic()
-    with ExitStack() as stack:
-        world = stack.enter_context(closing(worlds[name]()))
-        made = time.monotonic() - began
-        path, began = data.folder / "changing", time.monotonic()
-        if world.has_all_rows:
-            shutil.rmtree(path, ignore_errors=True)
-            ss.MasterTable.build(world.source(), path, key="product_id", unique=True)
-        else:
-            ss.MasterTable.open(linked_copy(data.master, path)).sync(world.source())
-        built = time.monotonic() - began
+    path = data.folder / "changing"
+    with _source_and_table(data, path, name, chosen.kafka) as (world, made, built):
         for seed, mode in enumerate(modes, 1):
             table = ss.MasterTable.open(path)
             keys = random_keys(data.rows, int(data.rows * CHANGED), seed)
@@ -210,10 +205,10 @@ def _while_syncing(
             running = RunningJoin(path, data, chosen.join, size.percent, size.push, MODES[mode])
             running.warm_up(size.warm_seconds)
             before = running.while_true(lambda: False)
-            syncer = _process("lab.changes.syncer", path, json.dumps(world.describe()))
+            syncer = start_sync(path, world)
             pushes = running.while_true(partial(_is_running, syncer))
             running.close()
-            synced = _answer(syncer)
+            synced = answer(syncer)
             # A key may have been changed before, to the same price; PostgreSQL deletes one as well.
             if not 0.9 * len(keys) <= synced["updated"] <= len(keys):
                 raise RuntimeError(f"{len(keys)} rows changed, {synced['updated']} were found")
@@ -231,6 +226,35 @@ def _while_syncing(
             )
 
 
+def _killed(data: EngineData, chosen: Any, name: str) -> dict[str, Any]:
+    path = data.folder / "changing"
+    with _source_and_table(data, path, name, chosen.kafka) as (world, _, _):
+        return {"source": name, **killed_syncs(path, world, data.rows, int(data.rows * CHANGED))}
+
+
+@contextmanager
+def _source_and_table(
+    data: EngineData, path: Path, name: str, kafka: str | None
+) -> Iterator[tuple[Any, float, float]]:
+    """A source of truth and a table that follows it, and the seconds that each took to be made."""
+    worlds = {
+        "delta-feed": lambda: Delta(data.folder, data.rows, True),
+        "delta-files": lambda: Delta(data.folder, data.rows, False),
+        "postgresql": lambda: Postgres(data.folder, data.rows),
+        "kafka": lambda: Kafka(stack.enter_context(_broker(kafka))),
+    }
+    began = time.monotonic()
+    with ExitStack() as stack:
+        world = stack.enter_context(closing(worlds[name]()))
+        made, began = time.monotonic() - began, time.monotonic()
+        if world.has_all_rows:
+            shutil.rmtree(path, ignore_errors=True)
+            ss.MasterTable.build(world.source(), path, key="product_id", unique=True)
+        else:
+            ss.MasterTable.open(linked_copy(data.master, path)).sync(world.source())
+        yield world, made, time.monotonic() - began
+
+
 def _broker(given: str | None) -> AbstractContextManager[str]:
     """``host:port`` of this broker, or of one that is started."""
     if given:
@@ -242,24 +266,13 @@ def _broker(given: str | None) -> AbstractContextManager[str]:
     return started
 
 
-def _process(module: str, *arguments: object) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", module, *map(str, arguments)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-
-
 def _is_running(process: subprocess.Popen[str]) -> bool:
     return process.poll() is None
 
 
-def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
-    out, _ = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"{process.args} failed")
-    found: dict[str, Any] = json.loads(out.splitlines()[-1])
-    return found
-
-
 def _line(cell: dict[str, Any]) -> str:
+    if "kills" in cell:
+        return f"killed, {cell['source']}: the last sync took {cell['last']['seconds']:.1f} s"
     kind = cell.get("kind", "upsert")
     what = cell.get("source") or f"{kind}s of {cell['rows_per_second']:,.0f} rows/s"
     return (
@@ -272,6 +285,7 @@ def _show(cells: list[dict[str, Any]], console: Console) -> None:
     for title, grid in (
         ("a table that changes while a join runs", changes(cells)),
         ("a sync of 0.1 % of the rows", syncs(cells)),
+        ("syncs that were killed", kills(cells)),
     ):
         if grid.rows:
             grid.show(console, title)

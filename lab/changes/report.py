@@ -32,21 +32,34 @@ def syncs(cells: list[dict[str, Any]]) -> Grid:
         [c["source"], c["mode"], f"{c['sync']['seconds']:.2f}", f"{c['sync']['rows_read']:,}",
          f"{c['changed']:,}", f"{c['build_seconds']:.1f}", f"{c['rate_before'] / 1e6:.2f}",
          f"{c['rate'] / 1e6:.2f}", f"{c['worst_to_median']:.1f}"]
-        for c in cells if "source" in c
+        for c in cells if c["cell"] == "sync"
     ]  # fmt: skip
     return Grid(heads, rows, names=2)
 
 
+def kills(cells: list[dict[str, Any]]) -> Grid:
+    heads = ["source", "changed", "whole sync, s", "rows read", "killed", "ended before",
+             "last sync, s", "rows read"]  # fmt: skip
+    rows = [
+        [c["source"], f"{c['changed']:,}", f"{c['whole']['seconds']:.2f}",
+         f"{c['whole']['rows_read']:,}", str(c["kills"]), str(c["published"]),
+         f"{c['last']['seconds']:.2f}", f"{c['last']['rows_read']:,}"]
+        for c in cells if c["cell"] == "killed"
+    ]  # fmt: skip
+    return Grid(heads, rows, names=1)
+
+
 def is_missed(cell: dict[str, Any]) -> bool:
     worst = WORST_TO_MEDIAN.get(cell["cell"])
-    if worst is None or not cell["rows_per_second"]:  # a sync, or nothing changed
+    if worst is None or not cell["rows_per_second"]:  # syncs, or nothing changed
         return False
     return bool(cell["worst_to_median"] > worst or cell["last_to_first"] < LAST_TO_FIRST)
 
 
 def markdown(report: dict[str, Any]) -> str:
     cells, machine = report["cells"], report["machine"]
-    grid = syncs(cells) if "source" in cells[0] else changes(cells)
+    kinds = {"sync": syncs, "killed": kills}
+    grid = kinds.get(cells[0]["cell"], changes)(cells)
     rows = f"R = {report['rows'] / 1e6:g} million rows"
     load = f"load average {machine['load'][0]:.1f} when it began"
     return (

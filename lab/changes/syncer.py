@@ -14,6 +14,7 @@ from lab.changes.sync_sources import source_from
 def main(path: str, described: str) -> None:
     table = ss.MasterTable.open(path)
     source = source_from(json.loads(described))
+    print("begins", flush=True)
     began = time.monotonic()
     table = table.sync(source)
     info = table.synced
