@@ -115,7 +115,7 @@ def test_rows_beyond_the_time_of_a_batch_are_deferred(
     warehouse.waits = {"batch_time": "3s"}
     with Metrics(spark) as metrics:
         warehouse.run(clocks.Ticking())
-        records = metrics.records
+    records = metrics.records
     expected = naive.join(sales(600), products(), "product_id")
     assert records[0]["deferred"] > 0
     assert records[0]["deferred_oldest_seconds"] >= 0
@@ -141,12 +141,12 @@ def test_unmatched_rows_wait_for_their_key(
     warehouse.waits = {"unmatched": "park", "parking": parking}
     with Metrics(spark) as metrics:
         warehouse.run()
-        records = metrics.records
+    records = metrics.records
     early = naive.join(sales(600), products(stride=4), "product_id")
     naive.same_rows(warehouse.rows(), early)
     has_key = sales(600).filter(pa.compute.field("product_id").is_valid())
     parked = len(naive.join(has_key, products(stride=4), "product_id", "left_anti"))
-    assert records[-1]["parked"] in (parked, records[0]["parked"])
+    assert records[-1]["parked"] == parked
     new = products().filter(~pa.compute.field("product_id").isin(products(stride=4)["product_id"]))
     table.upsert(new.slice(0, 150))
     feed(tmp_path / "in", sales(50, start=600))
