@@ -218,6 +218,8 @@ def test_a_table_pickles_as_path_and_version(tmp_path: Path) -> None:
     assert (copy.version, copy.pinned, copy.num_rows) == (1, False, 5_000)
     pinned = pickle.loads(pickle.dumps(MasterTable.open(tmp_path / "t", version=1)))
     assert pinned.pinned
+    resident = pickle.loads(pickle.dumps(MasterTable.open(tmp_path / "t", mapped="resident")))
+    assert resident.mapped == "resident"
 
 
 def test_a_segment_is_a_plain_arrow_file(tmp_path: Path) -> None:

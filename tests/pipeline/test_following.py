@@ -159,6 +159,7 @@ def test_wrong_options_are_reported_at_once(pipeline: Any, tmp_path: Path) -> No
         ("sync: {{every: 30s}}", "exactly one of parquet, delta, sql, kafka"),
         ("sync: {{delta: x, every: often}}", "not a duration"),
         ("max_age: soon", "not a duration"),
+        ("mapped: always", "resident"),
         ("sync: {{delta: x, parquet: y}}", "exactly one of"),
     ):
         with pytest.raises(ConfigError, match=says):
@@ -170,6 +171,13 @@ def test_wrong_options_are_reported_at_once(pipeline: Any, tmp_path: Path) -> No
     ss.MasterTable.open(tmp_path / "products").sync(tmp_path / "source.parquet")
     with pytest.raises(MasterTableError, match=r"pipeline\.yaml:6: .*follows Parquet files"):
         check(*pipeline("sync: {{parquet: '{folder}/less.parquet'}}"))
+
+
+def test_a_table_that_stays_mapped(pipeline: Any) -> None:
+    found, document = pipeline("mapped: resident")
+    masters = check(found, document)
+    assert masters[0].mapped == "resident"
+    assert "its pages stay mapped" in describe(found, document, masters)
 
 
 def test_a_password_is_not_shown(pipeline: Any, tmp_path: Path) -> None:

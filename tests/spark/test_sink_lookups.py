@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import naive
 import semistream as ss
+from semistream.errors import ConfigError
 from semistream.sinks import Batch
 from spark.streams import master, products, sales
 
@@ -22,7 +24,8 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from semistream.spark.batch_version import MicroBatch, pinned_version
-from semistream.spark.sink import Message, WarehouseSource, WarehouseWriter
+from semistream.spark.enrich import bound_lookup
+from semistream.spark.sink import Message, WarehouseSource, WarehouseWriter, bind
 from semistream.spark.sink_options import options_of, plan_of
 from semistream.spark.versions import COLLATIONS, SINK
 
@@ -39,6 +42,28 @@ def old_version(folder: Path) -> tuple[ss.Lookup, Callable[[], None]]:
     master(folder / "products")
     table = ss.MasterTable.open(folder / "products", 1)
     return ss.Lookup(table, on="product_id"), lambda: shutil.rmtree(folder / "products")
+
+
+@pytest.mark.parametrize("version", [None, 1])
+def test_workers_leave_a_resident_table_mapped(version: int | None, tmp_path: Path) -> None:
+    master(tmp_path / "products")
+    table = ss.MasterTable.open(tmp_path / "products", version, mapped="resident")
+    lookup = ss.Lookup(table, on="product_id")
+    plan = plan_of(options_of([lookup], output="parquet", path=tmp_path / "out"))
+    (in_sink,), _, _ = bind(plan, sales(1).schema)
+    in_enrich = bound_lookup(lookup, table, ss.SweepJoin(memory="8MB"))
+    copied = bound_lookup(
+        ss.Lookup(str(tmp_path), "product_id"), master(tmp_path / "other"), in_enrich.join
+    )
+    for bound, mapped in ((in_sink, "resident"), (in_enrich, "resident"), (copied, True)):
+        with bound.open(8_000_000, 1) as run:
+            assert run.source.mapped == mapped
+            rows = [*run.push(sales(100).to_batches()[0]), *run.flush()]
+            naive.same_rows(naive.rows_of(rows), naive.join(sales(100), products(), "product_id"))
+    assert in_enrich.identity != replace(in_enrich, resident=False).identity
+    options = {"master": str(tmp_path / "products"), "on": "product_id", "mapped": "sometimes"}
+    with pytest.raises(ConfigError, match="mapped='sometimes'; the only value is 'resident'"):
+        plan_of({**options, "path": str(tmp_path / "out")})
 
 
 @pytest.mark.parametrize("lookup", [sql_lookup, old_version])

@@ -53,6 +53,7 @@ def test_parquet_by_plain_options(how: str, spark: Any, stream: Any, tmp_path: P
         on="product_id",
         how=how,
         select="price, name",
+        mapped="resident",
         memory="32MB",
         using="hybridjoin",
         path=str(tmp_path / "out"),
@@ -72,8 +73,10 @@ def test_delta_with_a_star_of_look_ups(spark: Any, stream: Any, tmp_path: Path) 
     from semistream.spark.listener import Metrics
 
     makers = pa.table({"name": [f"product {2 * i}" for i in range(300)], "maker": range(300)})
+    master(tmp_path / "products")
+    table = ss.MasterTable.open(tmp_path / "products", mapped="resident")
     lookups = [
-        ss.Lookup(master(tmp_path / "products"), on="product_id", select=["price", "name"]),
+        ss.Lookup(table, on="product_id", select=["price", "name"]),
         ss.Lookup(master(tmp_path / "makers", makers, key="name"), on="name", how="left"),
     ]
     with Metrics(spark) as metrics:

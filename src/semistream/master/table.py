@@ -161,7 +161,7 @@ class MasterTable:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (os.path.abspath(self.path), self.version, self.pinned)
+        return _reopen, (os.path.abspath(self.path), self.version, self.pinned, self.mapped)
 
     def __repr__(self) -> str:
         return (
@@ -434,7 +434,7 @@ def open_published(
 ) -> MasterTable:
     """The version just published; a later one based on it if it was vacuumed already."""
     try:
-        return _reopen(os.fspath(path), version, False, kind)
+        return _reopen(os.fspath(path), version, False, kind=kind)
     except MasterTableError:
         if version in manifests.list_versions(LocalStore(path)):
             raise
@@ -442,8 +442,12 @@ def open_published(
 
 
 def _reopen(
-    path: str, version: int, pinned: bool, kind: type[MasterTable] = MasterTable
+    path: str,
+    version: int,
+    pinned: bool,
+    mapped: bool | str = False,
+    kind: type[MasterTable] = MasterTable,
 ) -> MasterTable:
-    table = kind.open(path, version)
+    table = kind.open(path, version, mapped=mapped)
     table.pinned = pinned
     return table

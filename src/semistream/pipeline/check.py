@@ -39,13 +39,13 @@ def open_master(lookup: Lookup) -> Any:
             page_bytes=sql.page_bytes,
         )
     assert lookup.master is not None
-    return _open_table(lookup.master)
+    return _open_table(lookup.master, lookup.mapped or False)
 
 
-def _open_table(path: str) -> Any:
+def _open_table(path: str, mapped: bool | str = False) -> Any:
     from semistream.master import MasterTable
 
-    return MasterTable.open(path)
+    return MasterTable.open(path, mapped=mapped)
 
 
 def sink_of(pipeline: Pipeline) -> Any:

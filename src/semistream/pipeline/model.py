@@ -158,6 +158,7 @@ class Lookup(Part):
 
     master: Text | None = None
     sql: Sql | None = None
+    mapped: Literal["resident"] | None = None
     on: dict[Text, Text] | OneOrMore
     how: Literal["inner", "left", "left_semi", "left_anti"] = "inner"
     select: dict[Text, Text] | list[Text] | None = None
@@ -182,6 +183,8 @@ class Lookup(Part):
     def _one_place(self) -> Lookup:
         if self.sql is not None and (self.sync is not None or self.max_age is not None):
             raise ValueError("sync and max_age are for a master table, not for sql")
+        if self.sql is not None and self.mapped is not None:
+            raise ValueError("mapped is for a master table, not for sql")
         if (self.master is None) == (self.sql is None):
             raise ValueError("give either master (a folder) or sql (a table in a database)")
         return self

@@ -39,6 +39,8 @@ def describe(pipeline: Pipeline, document: Document, masters: list[Any]) -> str:
             f"  look-up     {what}: {master.num_rows:,} rows, {format_size(master.nbytes)}, "
             f"version {master.version}; {lookup.how} on {', '.join(on)}"
         )
+        if lookup.mapped is not None:
+            lines.append("  mapped      its pages stay mapped, beyond the memory below")
         if lookup.sync is not None:
             lines.append(f"  sync        {source_of(lookup.sync).name}, every {lookup.sync.every}")
         if lookup.max_age is not None:

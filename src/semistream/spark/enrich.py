@@ -20,6 +20,7 @@ from semistream.engine.ordered_run import ORDERS
 from semistream.errors import ConfigError
 from semistream.joins import Join, open_source
 from semistream.master import MasterTable
+from semistream.master.mapped_reader import RESIDENT
 from semistream.master.pages import PageSource
 from semistream.memory import parse_size
 from semistream.spark.batch_version import hold_version, in_foreach_batch
@@ -80,7 +81,8 @@ def enrich(
         The stream: any DataFrame.
     master
         A master table or its path; or a list of :class:`Lookup`, whose tables are joined in
-        order with one transfer of the rows to Python.
+        order with one transfer of the rows to Python. Workers leave the pages of a table that was
+        opened with ``mapped="resident"`` mapped, beyond ``memory``.
     on
         The key: a column name, a list of names, or ``{"stream column": "master column"}``.
     how
@@ -210,6 +212,7 @@ def bound_lookup(
         follow=table and not source.pinned,
         source=None if table else source,
         nbytes=source.nbytes,
+        resident=source.mapped == RESIDENT,
         conditions=conditions_of(lookup.where),
         as_of=lookup.as_of,
         max_age=lookup.max_age,

@@ -28,6 +28,7 @@ from semistream.engine.binding import Binding, key_pairs
 from semistream.errors import ConfigError, SemistreamError
 from semistream.joins import open_source
 from semistream.master import MasterTable
+from semistream.master.mapped_reader import RESIDENT
 from semistream.master.pages import PageSource
 from semistream.overload.options import Parking
 from semistream.overload.turn import TaskTurn
@@ -213,7 +214,8 @@ def bind(
             master_field(field)  # raises if Spark could not read it back
         schema = binding.schema
         chosen = choose(join_named(plan.using), source, lookup.how, drained=True)
-        bound.append(replace(bound_lookup(lookup, source, chosen), follow=follow))
+        one = bound_lookup(lookup, source, chosen)
+        bound.append(replace(one, follow=follow, resident=described.mapped == RESIDENT))
     fields = [
         field if i < len(incoming) else field.with_type(spark_arrow_type(field.type))
         for i, field in enumerate(schema)

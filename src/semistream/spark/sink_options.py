@@ -21,12 +21,13 @@ from semistream.engine.conditions import described as described_conditions
 from semistream.errors import ConfigError, existing, unknown
 from semistream.joins import ALGORITHMS
 from semistream.master import MasterTable
+from semistream.master.mapped_reader import RESIDENT
 from semistream.master.sql import SqlMaster
 from semistream.memory import parse_size
 from semistream.sinks import OUTPUTS, Sink, open_sink
 from semistream.spark.enrich import Lookup
 
-_PLAIN = ("master", "on", "how", "select", "lookups", "memory", "using", "output")
+_PLAIN = ("master", "mapped", "on", "how", "select", "lookups", "memory", "using", "output")
 _PLACES = {
     "parquet": ("path", "compression", "durable"),
     "delta": ("path", "compression", "durable"),
@@ -46,6 +47,7 @@ class DescribedLookup:
     select: Select | None
     master: str | None = None
     version: int | None = None
+    mapped: bool | str = True
     sql: dict[str, Any] | None = None
     url: str = ""
     where: tuple[Given, ...] = ()
@@ -96,6 +98,8 @@ def options_of(lookups: Sequence[Lookup] | Lookup, **options: Any) -> dict[str, 
             one["master"] = os.path.abspath(master.path)
             if master.pinned:
                 one["version"] = master.version
+            if master.mapped == RESIDENT:
+                one["mapped"] = RESIDENT
         elif isinstance(master, SqlMaster):
             one["sql"] = master.described()
             texts[f"url.{number}"] = master.uri
@@ -158,6 +162,7 @@ def _lookups(given: dict[str, str]) -> list[DescribedLookup]:
         return []
     item = {
         "master": given["master"],
+        "mapped": given.get("mapped", True),
         "on": _json_or_names(given.get("on")),
         "how": given.get("how", "inner"),
         "select": _json_or_names(given.get("select"), many=True),
@@ -179,7 +184,7 @@ def _json_or_names(text: str | None, many: bool = False) -> Any:
 
 
 def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
-    known = ["master", "version", "sql", "on", "how", "select", "where", "as_of",
+    known = ["master", "version", "mapped", "sql", "on", "how", "select", "where", "as_of",
              "max_age", "too_old"]  # fmt: skip
     for name in item:
         if name not in known:
@@ -191,12 +196,16 @@ def _lookup(item: dict[str, Any], url: str | None) -> DescribedLookup:
         raise ConfigError("on is missing: name the column to join on")
     if "sql" not in item and not item.get("master"):
         raise ConfigError("master is missing: name the folder of the master table")
+    mapped = item.get("mapped", True)
+    if mapped not in (True, RESIDENT):
+        raise ConfigError(f"mapped={mapped!r}; the only value is {RESIDENT!r}")
     return DescribedLookup(
         on=item["on"],
         how=how,
         select=item.get("select"),
         master=item.get("master"),
         version=item.get("version"),
+        mapped=mapped,
         sql=item.get("sql"),
         url=url or "",
         where=from_description(item.get("where")),

@@ -23,6 +23,7 @@ from semistream.engine.conditions import Given
 from semistream.errors import BudgetError
 from semistream.joins import Join, Run
 from semistream.master import MasterTable
+from semistream.master.mapped_reader import RESIDENT
 from semistream.master.pages import PageSource
 from semistream.memory import divide, format_size
 from semistream.spark.batch_version import MicroBatch, keep_held, micro_batch, pinned_version
@@ -48,7 +49,8 @@ class BoundLookup:
 
     ``path`` and ``version`` for a master table; ``source`` for any other page source.
     ``follow``: micro-batches pin the newest version; otherwise all read ``version``. ``hold``: the
-    driver's pin on ``version``. ``tag`` identifies conditions with functions.
+    driver's pin on ``version``. ``resident``: the table's pages stay mapped (``MasterTable.open``).
+    ``tag`` identifies conditions with functions.
     """
 
     join: Join
@@ -60,6 +62,7 @@ class BoundLookup:
     source: PageSource | None = None
     nbytes: int = 0
     hold: MicroBatch | None = None
+    resident: bool = False
     conditions: tuple[Given, ...] = ()
     as_of: str | None = None
     max_age: float | str | None = None
@@ -81,7 +84,8 @@ class BoundLookup:
         source = self.source
         if source is None:
             assert self.path is not None
-            source = MasterTable.open(self.path, version, mapped=True)
+            mapped = RESIDENT if self.resident else True
+            source = MasterTable.open(self.path, version, mapped=mapped)
         return replace(self.join, memory=memory).open(
             source, self.on, select=self.select, where=self.conditions or None, as_of=self.as_of,
             follow=False, max_age=self.max_age, too_old=self.too_old, order=self.order,
@@ -105,6 +109,8 @@ class BoundLookup:
         )  # fmt: skip
         if self.max_age is not None or self.order is not None:
             found = (*found, self.max_age, self.too_old, self.order)
+        if self.resident:
+            found = (*found, RESIDENT)
         if not self.conditions and self.as_of is None:
             return found
         return (*found, self.tag or repr(self.conditions), self.as_of)
