@@ -2,7 +2,9 @@
 
     python -m lab.bench_disk          # a minute, on the pages of a table of 20 million rows
 
-These measurements explain how SweepJoin reads. CPU time is that of one core, interrupts included.
+These measurements explain how SweepJoin reads: large requests, a few in flight, where many tuples
+wait; groups of small scattered ones, all in flight, where few do. How many bytes a request costs
+(``gap_bytes``) follows from the second table. CPU time is that of one core, interrupts included.
 """
 
 from __future__ import annotations
@@ -15,17 +17,22 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from lab import machine
 from lab.engine_data import EngineData
-from semistream.master.disk_read import DiskRead
+from semistream.master.disk_read import DiskRead, address_of
+from semistream.master.extents import Extents
+from semistream.master.local_file import ALIGNMENT
 from semistream.master.page_buffer import PageBuffer
 
 KILOBYTES, IN_FLIGHT = (512, 1024, 2048, 4096), (1, 2, 3)
 ROUNDS, READS = 5, 150
+SMALL_KILOBYTES, GROUPS = (4, 16, 20, 64, 128), (1, 4, 8, 16, 32, 64, 128, 256)
+SMALL_SECONDS = 0.1  # for each size and group, in every round
 
 
 def small_pages(nbytes: int, count: int) -> list[memoryview]:
@@ -56,13 +63,38 @@ def measure(file: Path, buffers: list[memoryview], core: int) -> tuple[float, fl
             waits.append(time.perf_counter() - asked[i % count])
         if i < READS:
             asked[i % count] = time.perf_counter()
-            read.begin(descriptor, buffers[i % count], i * 5 // 4 % places * nbytes)
+            place = i * 5 // 4 % places * nbytes
+            extents = Extents(np.array([place]), np.array([place + nbytes]), True)
+            read.begin(descriptor, address_of(buffers[i % count]), extents)
     elapsed = time.perf_counter() - began
     busy = max(0.0, elapsed - (_idle(core) - idle))
     os.close(descriptor)
     for read in reads:
         read.close()
     return READS * nbytes / elapsed, statistics.median(waits), busy / READS
+
+
+def scattered(file: Path, nbytes: int, group: int, core: int) -> tuple[float, float]:
+    """Seconds, and CPU seconds, of a read in groups of random ones that are in flight together."""
+    buffer = PageBuffer(nbytes * group)
+    buffer.view[:] = bytes(len(buffer.view))
+    blocks, reads = (file.stat().st_size - nbytes) // ALIGNMENT, DiskRead.make(group)
+    if reads is None:
+        raise SystemExit("this system has no asynchronous reads")
+    descriptor, rng = os.open(file, os.O_RDONLY | os.O_DIRECT), np.random.default_rng()
+    places, count = nbytes * np.arange(group), 0
+    began, idle = time.perf_counter(), _idle(core)
+    while time.perf_counter() - began < SMALL_SECONDS:
+        offsets = ALIGNMENT * np.sort(rng.integers(0, blocks, group))
+        extents = Extents.apart(offsets, offsets + nbytes, True, places)
+        reads.begin(descriptor, address_of(buffer.view), extents)
+        if reads.finish() != nbytes * group:
+            raise OSError(f"a read of {file} failed")
+        count += group
+    elapsed = time.perf_counter() - began
+    os.close(descriptor)
+    reads.close()
+    return elapsed / count, max(0.0, elapsed - (_idle(core) - idle)) / count
 
 
 def _idle(core: int) -> float:
@@ -97,6 +129,25 @@ def main(arguments: list[str] | None = None) -> int:
         rate, wait, busy = (statistics.median(values) for values in zip(*runs, strict=True))
         row = (f"{rate / 1e9:.2f}", f"{wait * 1e3:.2f}", f"{busy * 1e3:.3f}")
         table.add_row(str(size), str(count), pages_kind, *row)
+    console.print(table)
+    small: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    with console.status("reading scattered pages"):
+        for _ in range(ROUNDS):
+            for size in SMALL_KILOBYTES:
+                for group in GROUPS:
+                    one = scattered(data.pages_file, size << 10, group, core)
+                    small.setdefault((size, group), []).append(one)
+    table = Table(title=f"groups of random reads, load {machine.load()[0]}", box=box.SIMPLE_HEAD)
+    for name in ("KB", "in flight", "us a read", "GB/s", "CPU us"):
+        table.add_column(name, justify="right")
+    for (size, group), times in small.items():
+        seconds, busy = (statistics.median(values) for values in zip(*times, strict=True))
+        figures = (
+            f"{seconds * 1e6:.1f}",
+            f"{(size << 10) / seconds / 1e9:.2f}",
+            f"{busy * 1e6:.1f}",
+        )
+        table.add_row(str(size), str(group), *figures)
     console.print(table)
     return 0
 

@@ -5,7 +5,8 @@
     python -m lab.bench_drain --rows 2000000 --joins sweepjoin,inlj,cinlj --modes mapped
 
 Beside each join, an LRU of equal memory in front of LMDB is given the same batches in turns; beside
-inlj and cinlj, LMDB alone, asked for every tuple. R is
+inlj and cinlj, LMDB alone, asked for every tuple. Joins that read with direct I/O are measured a
+second time beside LMDB whose rows are dropped from the page cache before every batch. R is
 the engine benchmark's; if this run had to build it, it is deleted afterwards unless ``--keep`` is
 given. Results go to lab/results/drain.json (small: drain-small.json); `python -m lab.bench_tables`
 writes them into the docs. The exit code is 1 if an answer is wrong, a cell fails or a target is

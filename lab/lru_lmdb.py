@@ -13,10 +13,12 @@ Two forms are measured:
 Equal memory: the dictionary may hold as many rows as fit the budget, counting the objects of a
 row as CPython allocates them and the dictionary's own table and list nodes as they are after
 heavy replacement (:func:`capacity`). LMDB's own memory is the page cache, which is not counted.
+:meth:`LruLmdb.drop_rows` takes it away, for a comparison with direct I/O.
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import sys
 from collections import OrderedDict
@@ -28,7 +30,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from lab import page_cache
+
 HEADER = struct.Struct("<dii")
+_PAGE = 4096  # bytes of a page of LMDB; its flags are the sixth 16-bit number
+_FLAGS, _BRANCH, _META = 5, 0x01, 0x08
 
 
 def build(batches: Iterator[pa.RecordBatch], path: Path, nbytes: int) -> None:
@@ -109,14 +115,21 @@ def _table_bytes(rows: int) -> int:
     return sys.getsizeof(table)
 
 
+def inner_pages(file: Path) -> npt.NDArray[np.int64]:
+    """The offsets of an LMDB's pages that have no rows: its meta pages and branches."""
+    numbers = np.memmap(file, "<u2", "r")
+    whole = len(numbers) // (_PAGE // 2)
+    flags = numbers[: whole * (_PAGE // 2)].reshape(whole, _PAGE // 2)[:, _FLAGS]
+    return np.flatnonzero(flags & (_BRANCH | _META)) * _PAGE
+
+
 class LruLmdb:
     """The alternative as a user would write it; without a budget, LMDB is asked for every tuple."""
 
     def __init__(self, path: Path, budget: int | None, form: str, width: int) -> None:
-        import lmdb
-
-        self._env = lmdb.open(str(path), readonly=True, lock=False, readahead=False)
-        self._txn = self._env.begin()
+        self._path = path
+        self._open()
+        self._inner: Any = None  # offsets of pages without rows; None: not known yet
         self._form = form
         self._type = row_type(width)
         sample = self._txn.cursor()
@@ -133,9 +146,39 @@ class LruLmdb:
         """Whether the cache has reached its capacity: it is fully warm."""
         return len(self._cache) >= self.capacity
 
+    def _open(self) -> None:
+        import lmdb
+
+        self._env = lmdb.open(str(self._path), readonly=True, lock=False, readahead=False)
+        self._txn = self._env.begin()
+
     def close(self) -> None:
         self._txn.abort()
         self._env.close()
+
+    def drop_rows(self) -> int:
+        """Drop all pages with rows from the page cache; returns the bytes of them that are left.
+
+        The inner pages of the tree are read back: they are LMDB's index, and joins that read with
+        direct I/O have theirs in memory, too. LMDB is closed meanwhile, as mapped pages stay.
+        """
+        self.close()
+        file = self._path / "data.mdb"
+        if self._inner is None:
+            self._inner = inner_pages(file)
+        page_cache.drop(self._path)
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)  # none of their neighbours
+            for offset in self._inner.tolist():
+                os.posix_fadvise(descriptor, offset, _PAGE, os.POSIX_FADV_WILLNEED)
+            for offset in self._inner.tolist():
+                os.pread(descriptor, _PAGE, offset)
+        finally:
+            os.close(descriptor)
+        left = page_cache.cached(file) - _PAGE * len(self._inner)
+        self._open()
+        return left
 
     def push(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Join one batch; every key is assumed to match, as in this benchmark."""

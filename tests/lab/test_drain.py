@@ -9,10 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from lab import bench_drain, bench_tables
+from lab import bench_drain, bench_tables, page_cache
 from lab.drain import report
 from lab.drain.cell import FEWEST_BATCHES, figures, in_turns
+from lab.engine_cell import DESCRIPTION_BYTES
 from lab.engine_data import EngineData
+from lab.lru_lmdb import LruLmdb
 from semistream import workload
 
 DATA = EngineData(rows=5_000, seed=1)
@@ -57,8 +59,33 @@ def test_verdicts_compare_median_times() -> None:
         ("1,000", 2.0, 0.5, False),
     ]
     shown = report.grid([cell(sizes=sizes)]).rows
-    assert shown[1][4:] == ["2", "2", "4", "4", "0.05", "0.025", "2.00", "1"]
+    assert shown[1][3:] == ["warm", "100", "2", "2", "4", "4", "0.05", "0.025", "2.00", "1"]
     assert shown[2][-2] == "0.50 (missed)"
+
+
+def test_direct_io_is_compared_with_a_warm_and_a_cold_rival() -> None:
+    both = {**size(100, 0.002, 0.001), "cold": size(100, 0.002, 0.008)}
+    direct = cell(mode="direct", batches=[100], sizes=[both])
+    judged = report.verdicts([direct])
+    assert [(v.target.rpartition("of ")[2], v.ratio) for v in judged] == [
+        ("100", 0.5),
+        ("100, LMDB cold", 4.0),
+    ]
+    shown = [(row[3], row[-2]) for row in report.grid([direct]).rows]
+    assert shown == [("warm", "0.50 (missed)"), ("cold", "4.00")]
+
+
+def test_a_cold_rival_has_no_rows_in_the_page_cache(disk_path: Path) -> None:
+    data = EngineData(rows=5_000, seed=1, root=disk_path)
+    data.prepare(lambda _: None)
+    file, (batch,) = data.lmdb / "data.mdb", data.stream(50, 50)
+    rival = LruLmdb(data.lmdb, None, "packed", DESCRIPTION_BYTES)
+    warm = rival.push(batch)
+    read = page_cache.cached(file)
+    assert rival.drop_rows() == 0
+    assert page_cache.cached(file) < read
+    assert rival.push(batch) == warm
+    rival.close()
 
 
 @pytest.mark.parametrize("trouble", ["refused", "wrong", "error", "too_slow"])
@@ -66,7 +93,7 @@ def test_a_cell_without_figures_misses_its_targets(trouble: str) -> None:
     failed = cell(**{trouble: "no"})
     assert [verdict.met for verdict in report.verdicts([failed])] == [False, False]
     (row,) = report.grid([failed]).rows
-    assert row[3] in ("refused", "WRONG ANSWER", "FAILED", "too slow")
+    assert row[4] in ("refused", "WRONG ANSWER", "FAILED", "too slow")
     assert len(row) == len(report.grid([]).heads)
 
 
@@ -119,12 +146,15 @@ def test_a_tiny_benchmark_and_its_page(tmp_path: Path) -> None:
         ("sweepjoin", "direct", [1, 100]),
         ("cinlj", "direct", [1, 1_000]),
     ]
-    assert len(held["targets"]) == 6
+    assert ["cold" in size for one in held["cells"] for size in one["sizes"]] == 4 * [False] + (
+        4 * [True]
+    )
+    assert len(held["targets"]) == 9
     assert list((tmp_path / "data").iterdir()) == []  # deleted afterwards
     page = tmp_path / "page.md"
     page.write_text("Before.\n<!-- drain -->\nold\n<!-- end drain -->\nAfter.\n")
     assert bench_tables.main(["--results", str(out.parent), "--page", str(page)]) == 0
-    assert "| sweepjoin | 0.005 M, 300 % | mapped | 100 |" in page.read_text()
+    assert "| sweepjoin | 0.005 M, 300 % | mapped | warm | 100 |" in page.read_text()
 
 
 def test_a_page_without_the_markers_is_refused(tmp_path: Path) -> None:

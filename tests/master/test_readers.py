@@ -13,6 +13,8 @@ import pytest
 import semistream as ss
 from harness import needs_direct_io
 from master.cases import numbers
+from semistream.master import direct_ranges
+from semistream.master.disk_read import DiskRead
 from semistream.master.local_file import ALIGNMENT, LocalFile
 from semistream.master.mapped_reader import MappedReader
 from semistream.master.reader import FrameReader, PlainReader
@@ -172,6 +174,35 @@ def test_pages_in_frames_stay(table: ss.MasterTable, direct: bool) -> None:
         assert at_addresses(table, addresses, sizes) == batches_of(table, kept)
     assert frames.bytes_read > 0
     frames.close()
+
+
+@pytest.mark.parametrize("most", [1, 2, 256])
+def test_direct_reads_are_in_flight_together(
+    table: ss.MasterTable, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages in frames, and scattered pages that were not prefetched, in groups."""
+    reader, begin, groups = reader_of(table, 12, True), DiskRead.begin, list[int]()
+
+    def counted(reads: DiskRead, descriptor: Any, address: int, extents: Any) -> None:
+        groups.append(len(extents))
+        begin(reads, descriptor, address, extents)
+
+    def alone(*_: Any) -> int:
+        return pytest.fail("a range was read on its own")
+
+    frames, pages = reader.frames(5), np.array([9, 2, 30, 5, 11])
+    monkeypatch.setattr(direct_ranges, "MOST_IN_FLIGHT", most)
+    monkeypatch.setattr(DiskRead, "begin", counted)
+    monkeypatch.setattr(LocalFile, "read_into", alone)
+    segment = table.pages.segment
+    segment.checked[:] = True  # what checks need is read otherwise
+    addresses, sizes = frames.load(np.arange(5), pages)
+    read = reader.plan(np.array([2, 9, 20]))
+    scattered = reader.load(read)
+    monkeypatch.undo()
+    assert at_addresses(table, addresses, sizes) == batches_of(table, pages)
+    assert at_addresses(table, scattered, read.sizes) == batches_of(table, [2, 9, 20])
+    assert groups == {1: 8 * [1], 2: [2, 2, 1, 2, 1], 256: [5, 3]}[most]
 
 
 def test_the_bytes_of_frames(table: ss.MasterTable) -> None:

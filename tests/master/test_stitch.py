@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 import naive
 import semistream as ss
+from harness import needs_direct_io
 from master.split_base import rows, split
 from semistream.master.extents import Extents
 from semistream.master.reader import PlainReader
@@ -53,17 +55,33 @@ def test_scattered_pages_and_pages_in_frames(disk_path: Path, direct: bool) -> N
             assert [page["k"].to_pylist() for page in loaded] == [expected[p] for p in order]
 
 
-def test_ranges_of_several_files_are_not_read_from_one(tmp_path: Path) -> None:
+def test_ranges_of_several_files_are_read_together(tmp_path: Path) -> None:
     """Those of frames may be in any order, with the first and the last one in the same file."""
     table = split(tmp_path / "t", rows(0, 2000), (500, 1000))
+    expected = [page["k"].to_pylist() for page in table.batches()]
     segment, last = table.pages.segment, table.num_pages - 1
     size = PlainReader.bytes_for(segment, 1, False)
-    for pages, together in (([0, 2, 1], True), ([0, last, 1], False), ([last, 0, last - 1], False)):
+    for pages in ([0, 2, 1], [0, last, 1], [last, 0, last - 1], [last // 2, last, 0]):
         places = size * np.arange(3)
         extents = Extents.apart(segment.offsets[pages], segment.ends(pages), False, places)
         memory = np.zeros(3 * size, np.uint8)
-        assert segment.file.read_ranges(memoryview(memory), extents) is together
-        assert together or not memory.any()  # nothing was read from a wrong place
+        assert segment.file.read_ranges(memoryview(memory), extents)
+        for page, place in zip(pages, places.tolist(), strict=True):
+            read = pa.ipc.read_record_batch(pa.py_buffer(memory)[place:], table.page_schema)
+            assert read["k"].to_pylist() == expected[page]
+
+
+def test_direct_reads_of_several_files_are_in_flight_together(
+    disk_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_direct_io(disk_path)
+    table = split(disk_path / "t", rows(0, 2000), (500, 1000))
+    expected = [page["k"].to_pylist() for page in table.batches()]
+    pages = np.array([0, 3, len(expected) // 2, len(expected) - 1])
+    reader = table.reader(16, direct=True)
+    monkeypatch.setattr(os, "preadv", lambda *_: pytest.fail("a range was read on its own"))
+    reader.load(reader.plan(pages))
+    assert [page["k"].to_pylist() for page in reader.parse()] == [expected[p] for p in pages]
 
 
 @pytest.mark.parametrize("direct", [False, True])

@@ -170,10 +170,10 @@ class AddressedFrames:
             binding.master_columns, keys, binding.cached_columns, binding.condition_columns
         )  # fmt: skip
         names = [tuple(some) for some in wanted]
-        self._opened = {some: (openers(some), openers(some).columns_for(frames)) for some in names}
-        self.output, self.keys, self.cached, self.conditions = (
-            self._opened[some][1] for some in names
-        )
+        opened = {some: (openers(some), openers(some).columns_for(frames)) for some in names}
+        self.output, self.keys, self.cached, self.conditions = (opened[some][1] for some in names)
+        # A page is not opened a second time for no columns; without any, it is for its codes.
+        self._opened = [opened[some] for some in opened if some] or list(opened.values())
 
     def load(self, frames: Any, pages: Any) -> int:
         reader = self._reader
@@ -181,7 +181,7 @@ class AddressedFrames:
             self._context, reader, int(pages[0]), len(pages), reader.bytes_read,
             lambda: reader.load(frames, pages),
         )  # fmt: skip
-        for opener, columns in self._opened.values():
+        for opener, columns in self._opened:
             opened = opener.open(pages, addresses, sizes)
             columns.addresses[:, :, frames] = opened.columns.addresses
         self.codes[frames], self.sizes[frames] = opened.codes, opened.sizes

@@ -46,9 +46,10 @@ class Settings:
     disk_bytes_per_miss: int = 1536  # disk bytes read per admitted miss (estimate)
 
     # SweepJoin: visits
-    # Unneeded bytes read to coalesce two requests into one: a direct request costs about as much
-    # as 128 KiB, a call for cached pages as 4 KiB.
-    gap_bytes: int = 128 << 10
+    # Unneeded bytes read to coalesce two requests into one. Of scattered direct reads, a hundred or
+    # more are in flight together: then a request costs 7 us beside 0.3 us for a KiB, as much as
+    # 24 KiB (lab/bench_disk.py). A call for cached pages costs as much as 4 KiB.
+    gap_bytes: int = 24 << 10
     cached_gap_bytes: int = 4 << 10
     # More tuples than four times those of an average stretch in a full window, and than one for so
     # many bytes of pages, are not served by one visit: it would be one long push.

@@ -224,7 +224,7 @@ class Inlj(Policy):
             return 0
         if has_one_row and len(owner) == len(tuples) and binding.keeps_master:
             self._emit(pool, part, tuples, pages, rows)
-            self._note(part, tuples, frames, np.ones(served, np.bool_))
+            self._note(part, tuples, frames, None)
             self.context.stats.matched += served
             return served
         same = self._same_keys(pool, part, tuples[owner], pages, rows)
@@ -237,9 +237,11 @@ class Inlj(Policy):
         self._leave(part, tuples[:served], matched)
         return served
 
-    def _note(self, part: Slice, tuples: Rows, frames: Any, matched: Any) -> None:
-        """Count keys for the front stage."""
+    def _note(self, part: Slice, tuples: Rows, frames: Any, matched: Mask | None) -> None:
+        """Count keys for the front stage; ``matched`` is None if all have a match."""
         if self._recent and self.front:
+            if matched is None:
+                matched = np.ones(len(tuples), np.bool_)
             self._recent.note(part, tuples, frames, matched, self.front.threshold)
 
     def _emit(self, pool: BufferPool, part: Slice, tuples: Rows, pages: Any, rows: Any) -> None:

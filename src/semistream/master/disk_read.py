@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -81,8 +81,9 @@ class DiskRead:
             return None
         return cls(calls, context, most)
 
-    def begin(self, descriptor: int, address: int, extents: Extents) -> None:
-        """Submit reads of at most ``most`` ranges; if the system refuses, nothing is pending."""
+    def begin(self, descriptor: Any, address: int, extents: Extents) -> None:
+        """Submit reads of at most ``most`` ranges of a file, or of several with a descriptor for
+        each range; if the system refuses, nothing is pending."""
         count = len(extents)
         self._descriptors[:count], self._offsets[:count] = descriptor, extents.offsets
         self._addresses[:count], self._sizes[:count] = address + extents.places, extents.sizes

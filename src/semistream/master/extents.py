@@ -48,5 +48,13 @@ class Extents:
             self.nbytes = int(self.sizes.sum())
         return self
 
+    def part(self, chosen: Any) -> Extents:
+        """Some of the ranges (a slice or a mask), without what belongs to pages."""
+        part = Extents.__new__(Extents)
+        part.offsets, part.sizes, part.places, part.least = (
+            values[chosen] for values in (self.offsets, self.sizes, self.places, self.least)
+        )
+        return part
+
     def __len__(self) -> int:
         return len(self.offsets)

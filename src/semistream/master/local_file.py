@@ -9,10 +9,10 @@ import os
 import sys
 import weakref
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from semistream.errors import MasterTableError
-from semistream.master.disk_read import DiskRead, address_of
+from semistream.master.disk_read import address_of
 from semistream.master.files import Files
 
 if TYPE_CHECKING:
@@ -34,9 +34,12 @@ class RangeFile(Protocol):
     def read_ranges(self, target: memoryview, extents: Extents) -> bool:
         """Read many small ranges through the page cache; False if one failed or is short."""
 
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
-        """Start reading these ranges: directly into ``target`` with ``ahead``, otherwise into
-        the page cache."""
+    def prefetch(self, extents: Extents) -> None:
+        """Start reading these ranges into the page cache."""
+
+    def located(self, extents: Extents) -> tuple[Any, Extents]:
+        """For direct reads: the descriptor of the ranges' file, or of the file of each, and the
+        ranges with their offsets inside it."""
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """Map a range without a copy; None if that is not possible."""
@@ -90,14 +93,14 @@ class LocalFile:
         ranges = extents.places, extents.offsets, extents.sizes
         return int(kernels.disk.read_ranges(self._cached, address, *ranges)) == len(extents)
 
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
-        if ahead is not None:
-            descriptor = self._direct_descriptor()
-            ahead.begin(descriptor, address_of(target), extents)
-        elif hasattr(os, "posix_fadvise") and len(extents) <= _ADVISED:
+    def prefetch(self, extents: Extents) -> None:
+        if hasattr(os, "posix_fadvise") and len(extents) <= _ADVISED:
             with contextlib.suppress(OSError):  # it is only advice
                 for offset, size in zip(extents.offsets, extents.sizes, strict=True):
                     os.posix_fadvise(self._cached, offset, size, os.POSIX_FADV_WILLNEED)
+
+    def located(self, extents: Extents) -> tuple[int, Extents]:
+        return self._direct_descriptor(), extents
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """A map of a range with all its pages resident, and the offset of the range in it.

@@ -98,8 +98,7 @@ class ResidentReader(PlainReader):
     def plan(self, pages: Any) -> PlannedRead:
         """All of these pages, up to ``pages_at_once``: nothing is copied."""
         pages = pages[: self._at_once]
-        begins = self._segment.offsets[pages]
-        return PlannedRead(pages, self._segment.ends(pages) - begins, None)
+        return PlannedRead(pages, self._segment.pages.lengths[pages].astype(np.int64), None)
 
     def prefetch(self, read: PlannedRead) -> None:
         """A no-op: the pages are expected to be in the page cache."""

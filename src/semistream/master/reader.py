@@ -11,7 +11,7 @@ import xxhash
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master.arrow_page_check import UNREADABLE
 from semistream.master.codes import KeyCodes
-from semistream.master.disk_read import DiskRead
+from semistream.master.direct_ranges import DirectRanges
 from semistream.master.extents import Extents
 from semistream.master.index import PagePlaces, SegmentPages
 from semistream.master.local_file import ALIGNMENT, RangeFile
@@ -206,7 +206,7 @@ class PlainReader:
             self.bytes_for(segment, pages_at_once, direct)
         )
         self._arrow: Any = None  # the buffer of the last load
-        self._ahead: DiskRead | None = None
+        self._ahead = DirectRanges()
         self._prefetched: PlannedRead | None = None
         self.bytes_read = 0
 
@@ -251,34 +251,25 @@ class PlainReader:
         With ``direct`` they are read into the buffer, whose present content is overwritten.
         """
         assert self._buffer is not None
-        self._finish_prefetch()
         self._prefetched = None
-        if self._direct:
-            ranges = len(read.extents)
-            if self._ahead is None or self._ahead.most < ranges:
-                self._ahead = DiskRead.make(_aio_requests(ranges))
-            if self._ahead is None:  # no asynchronous reads: load reads it later
-                return
-        self._prefetched = read
-        self._segment.file.prefetch(self._ahead, self._buffer.view, read.extents)
+        if not self._direct:
+            self._segment.file.prefetch(read.extents)
+        elif self._ahead.begin(self._segment.file, self._buffer.view, read.extents):
+            self._prefetched = read
 
     @property
     def in_flight(self) -> bool:
         """Whether a prefetch is in flight."""
-        return self._ahead is not None and self._ahead.in_flight
-
-    def _finish_prefetch(self) -> int:
-        """Wait for the prefetch. Returns the bytes read; 0 if they cannot be used."""
-        return self._ahead.finish() if self._ahead is not None and self._ahead.pending else 0
+        return self._ahead.in_flight
 
     def load(self, read: PlannedRead) -> Any:
         """Read pages; returns the address of each."""
         assert self._buffer is not None
         self._arrow = self._buffer.arrow
-        ahead = self._finish_prefetch()
-        extents = read.extents
-        if not (self._direct and self._prefetched is read and ahead > 0):
-            read_extents(self._segment, read.pages, extents, self._buffer.view, self._direct)
+        extents, ahead = read.extents, self._ahead if self._direct else None
+        arrived = self._ahead.finish()
+        if not (arrived and self._prefetched is read):
+            read_extents(self._segment, read.pages, extents, self._buffer.view, ahead)
         self._prefetched = None
         self._arrived(read.pages, extents.starts)
         self.bytes_read += extents.nbytes
@@ -294,8 +285,8 @@ class PlainReader:
         return parse(self._segment, self._loaded, self._arrow, self._starts)
 
     def close(self) -> None:
-        self._finish_prefetch()
-        self._buffer = self._arrow = self._ahead = None
+        self._ahead.close()
+        self._buffer = self._arrow = None
 
     def frames(self, count: int) -> Any:
         """A reader that keeps ``count`` pages, each in a frame of its own."""
@@ -308,6 +299,7 @@ class FrameReader:
     def __init__(self, segment: OpenSegment, frames: int, direct: bool) -> None:
         self._segment = segment
         self._direct = direct
+        self._ranges = DirectRanges() if direct else None
         self._frame = PlainReader.bytes_for(segment, 1, direct)
         self._buffer: PageBuffer | None = PageBuffer(self._frame * frames)
         self.bytes_read = 0
@@ -319,30 +311,39 @@ class FrameReader:
         extents = Extents.apart(
             segment.offsets[pages], segment.ends(pages), self._direct, self._frame * frames
         )
-        read_extents(segment, pages, extents, self._buffer.view, self._direct)
+        read_extents(segment, pages, extents, self._buffer.view, self._ranges)
         check_loaded(segment, pages, self._buffer.arrow, extents.starts)
         self.bytes_read += extents.nbytes
         sizes = segment.pages.lengths[pages].astype(np.int64)
         return extents.starts + self._buffer.arrow.address, sizes
 
     def close(self) -> None:
+        if self._ranges is not None:
+            self._ranges.close()
         self._buffer = None
 
 
 def read_extents(
-    segment: OpenSegment, pages: Any, extents: Extents, view: memoryview, direct: bool
+    segment: OpenSegment,
+    pages: Any,
+    extents: Extents,
+    view: memoryview,
+    direct: DirectRanges | None,
 ) -> None:
-    """Read every range, with one call if they are many and small."""
+    """Read every range, all of them in one call or with direct reads in flight; where this fails,
+    one by one, so that the error names the page."""
     file = segment.file
-    if not direct and len(extents) > 1 and file.read_ranges(view, extents):
-        return
+    if len(extents) > 1:
+        done = direct.read(file, view, extents) if direct else file.read_ranges(view, extents)
+        if done:
+            return
     for i in range(len(extents)):
         place, size = int(extents.places[i]), int(extents.sizes[i])
         offset = int(extents.offsets[i])
         within = (extents.starts >= place) & (extents.starts < place + size)
         inside = pages[within]
         try:
-            got = file.read_into(view[place : place + size], offset, direct)
+            got = file.read_into(view[place : place + size], offset, direct is not None)
         except MasterTableError as error:
             which = f"page {inside[0]}"
             if len(inside) > 1:
@@ -357,11 +358,6 @@ def check_loaded(segment: OpenSegment, pages: Any, memory: Any, starts: Any) -> 
     new = np.flatnonzero(~segment.checked[pages])
     if len(new):
         check(segment, pages[new], memory, starts[new])
-
-
-def _aio_requests(ranges: int) -> int:
-    """Rounded up, so that it is seldom made anew."""
-    return 1 << max(0, ranges - 1).bit_length()
 
 
 def raise_read_error(first: int, count: int, pages: int, at_once: int, closed: bool) -> None:

@@ -8,15 +8,14 @@ of adjacent files (a footer, padding, a header) are read and ignored.
 
 from __future__ import annotations
 
-import copy
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from semistream.errors import MasterTableError
-from semistream.master.disk_read import DiskRead
 from semistream.master.extents import Extents
 from semistream.master.index import PagePlaces
 from semistream.master.local_file import ALIGNMENT, RangeFile
@@ -140,25 +139,31 @@ class StitchedFile:
         return done
 
     def read_ranges(self, target: memoryview, extents: Extents) -> bool:
-        """As :meth:`LocalFile.read_ranges`; False for ranges in several files."""
-        i, here = self._inside_one_file(extents)
-        return here is not None and self._files[i].read_ranges(target, here)
+        return all(self._files[i].read_ranges(target, some) for i, some in self._by_file(extents))
 
-    def prefetch(self, ahead: DiskRead | None, target: memoryview, extents: Extents) -> None:
-        """As :meth:`LocalFile.prefetch`; does not read ahead in several files at once."""
-        i, here = self._inside_one_file(extents)
-        if here is not None:
-            self._files[i].prefetch(ahead, target, here)
+    def prefetch(self, extents: Extents) -> None:
+        for i, some in self._by_file(extents):
+            self._files[i].prefetch(some)
 
-    def _inside_one_file(self, extents: Extents) -> tuple[int, Extents | None]:
-        """The file that has all these ranges, and the ranges inside it; None if none has."""
-        i, _ = self._find(int(extents.offsets.min()))  # those of frames are in any order
-        end = int((extents.offsets + extents.sizes).max())
-        if i + 1 < len(self._files) and end > self._starts[i + 1]:
-            return i, None
-        here = copy.copy(extents)
-        here.offsets = extents.offsets - self._starts[i]
-        return i, here
+    def located(self, extents: Extents) -> tuple[Any, Extents]:
+        found = self._file_of(extents)
+        descriptors, here = np.empty(len(extents), np.int64), extents.part(slice(None))
+        here.offsets = extents.offsets - self._starts[found]
+        for i, some in self._by_file(extents):
+            descriptors[found == i], _ = self._files[i].located(some)
+        return descriptors, here
+
+    def _file_of(self, extents: Extents) -> Any:
+        """The file of each range. None crosses the end of a file: a footer is behind its pages."""
+        return np.searchsorted(self._starts, extents.offsets, side="right") - 1
+
+    def _by_file(self, extents: Extents) -> Iterator[tuple[int, Extents]]:
+        """Every file that has some of these ranges, and the ranges inside it."""
+        found = self._file_of(extents)
+        for i in np.unique(found).tolist():
+            here = extents.part(found == i)
+            here.offsets = here.offsets - self._starts[i]
+            yield i, here
 
     def map(self, begin: int, length: int) -> tuple[mmap.mmap, int] | None:
         """As :meth:`LocalFile.map`; None for a range across the end of a file."""

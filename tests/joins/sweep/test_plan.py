@@ -100,7 +100,7 @@ def test_a_resident_table_needs_addresses_and_no_buffer() -> None:
 
 def test_gaps_are_coalesced_by_what_a_request_costs() -> None:
     assert plan(table()).gap_pages == DEFAULTS.cached_gap_bytes // PAGE == 0
-    assert plan(table(direct=True)).gap_pages == DEFAULTS.gap_bytes // PAGE == 8
+    assert plan(table(direct=True)).gap_pages == DEFAULTS.gap_bytes // PAGE == 1
 
 
 @pytest.mark.parametrize("front", [0.3, 0.1, 400_000])

@@ -110,6 +110,14 @@ def test_pages_in_small_gaps_are_read_along(gap: int, pages: list[int]) -> None:
     assert visit.pages[visit.places].tolist() == [0, 2, 5, 23]
 
 
+@pytest.mark.parametrize(("most", "pages"), [(7, [0, 1, 2, 3, 4, 12, 20]), (6, [0, 4, 12, 20])])
+def test_gaps_are_not_read_if_the_visit_would_not_fit(most: int, pages: list[int]) -> None:
+    route, window = route_of(4, [0, 40, 120, 200], most=most, gap=3)
+    (visit,) = visits_of(route, window)
+    assert visit.pages.tolist() == pages
+    assert visit.pages[visit.places].tolist() == [0, 4, 12, 20]
+
+
 def test_few_tuples_of_several_stretches_make_one_visit() -> None:
     keys = [0, 40, 41, 80, 130, 200]  # pages 0, 4, 8, 13, 20 of stretches 0, 1, 2, 3, 5
     route, window = route_of(4, keys, most=4)

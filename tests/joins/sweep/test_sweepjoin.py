@@ -75,7 +75,7 @@ def test_pages_are_read_in_key_order_and_once_for_all_who_wait() -> None:
         ([0, 3], [[0, 3]]),  # two are not
         ([0, 1, 3], [[0, 1, 2, 3]]),
         ([3, 4], [[3, 4]]),  # of two stretches
-        ([0, 6, 8, 19], [[0, 6, 7, 8], [19]]),  # with page 7 they do not fit into the buffer
+        ([0, 6, 8, 19], [[0, 6, 8, 19]]),  # with page 7 they would not fit into the buffer
         ([0, 5, 10, 15, 19], [[0, 5, 10, 15], [19]]),  # five pages are too many for a visit
     ],
     ids=str,

@@ -22,8 +22,10 @@ class Route:
 
     A visit serves the tuples of one stretch, or of several where few tuples wait: as many as need
     ``most`` pages together, or one that needs ``dense`` pages alone. Up to ``gap`` unneeded pages
-    are read to make one request of two. Where more than ``most_tuples`` wait for one stretch, as
-    for a hot key that is not cached yet, several visits serve them: each is done within one push.
+    are read to make one request of two, unless the visit would have more than ``most`` with them:
+    its second part could not be requested ahead. Where more than ``most_tuples`` wait for one
+    stretch, as for a hot key that is not cached yet, several visits serve them: each is done within
+    one push.
     """
 
     def __init__(
@@ -116,10 +118,14 @@ class Route:
         visit.slots = visit.slots[np.argsort(window.codes[visit.slots])]
         first, end = self._stretches.first_page, visit.first + visit.stretches
         low, high = int(first[visit.first]), int(first[end]) - 1
-        visit.pages, visit.places = self._pages(window, visit.slots, low, high)
+        visit.pages, visit.places = self._pages(window, visit.slots, low, high, self._gap)
+        if self._gap and visit.stretches > 1 and len(visit.pages) > self._most:
+            visit.pages, visit.places = self._pages(window, visit.slots, low, high, 0)
         visit.is_found = True
 
-    def _pages(self, window: StretchWindow, slots: Any, low: int, high: int) -> tuple[Any, Any]:
+    def _pages(
+        self, window: StretchWindow, slots: Any, low: int, high: int, gap: int
+    ) -> tuple[Any, Any]:
         """The pages to read, and for every tuple the first of them that can hold its code."""
         places = np.zeros(len(slots), np.int32)
         if high < low:
@@ -129,9 +135,9 @@ class Route:
             return np.arange(low, high + 1), places
         most = high - low + 1
         if not index.has_spanning_keys:
-            most = min(most, len(slots) * (1 + self._gap))
+            most = min(most, len(slots) * (1 + gap))
         pages = np.empty(most, np.int64)
         count = kernels.sweep.needed_pages(
-            window.codes, slots, index.firsts, index.continues, low, high, self._gap, pages, places
+            window.codes, slots, index.firsts, index.continues, low, high, gap, pages, places
         )
         return pages[:count].copy(), places
