@@ -239,6 +239,13 @@ class Sweep(Policy):
         self._set_enough(self._window)
         return plan
 
+    def give_ahead(self, plan: MemoryPlan) -> MemoryPlan:
+        window = self._window
+        if window is None or self.busy or not self._index_growth.give_ahead(window, self._visits):
+            return plan
+        self._set_enough(window)
+        return self._index_growth.plan
+
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         return self._index_growth.outgrown(plan, new)
 
