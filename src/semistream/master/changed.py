@@ -53,7 +53,7 @@ class ChangedCodes:
     def read(cls, store: LocalStore, info: ChangedInfo) -> ChangedCodes:
         path = store.path(info.file)
         data = store.read_array(info.file)
-        if xxhash.xxh3_64_hexdigest(data) != info.checksum:
+        if xxhash.xxh3_64_hexdigest(data.data) != info.checksum:
             raise _damaged(path, "its checksum does not match")
         try:
             batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)

@@ -53,7 +53,7 @@ class DeltaCodes:
         end = min(self._filtered + _ADDED_AT_ONCE, len(self.codes))
         changed_codes.add(self.codes[self._filtered : end], self._words)
         self._filtered = end
-        if self.is_filtered:
+        if end == len(self.codes):
             self._others = []
 
     def filters(self) -> list[Filter]:
@@ -96,6 +96,15 @@ def table_of(deltas: Iterable[list[list[int]]]) -> DeltaTable:
 
     rows = [row for delta in deltas for row in delta]
     return np.array(rows[::-1], np.int64).reshape(len(rows), COLUMNS)
+
+
+def load_kernels() -> None:
+    """Load them when a run begins, and not in the push of the first change: that takes 0.1 s."""
+    from semistream.kernels import changed_codes
+
+    none = np.zeros(0, np.int64)
+    changed_codes.find_all(none, table_of([]), none)
+    changed_codes.add(none, np.zeros(1, np.uint64))
 
 
 def filters_of_folded(folded: Sequence[DeltaCodes], change: ChangedCodes) -> list[Filter]:

@@ -236,7 +236,8 @@ class QueueWindow(HashWindow):
         low, high = index.locate_codes(self.codes[slots])
         is_single = low == high
         is_probed = self.born[slots] < probed[np.where(is_single, low, 0)] if len(probed) else False
-        return slots[(low > high) | (is_single & is_probed)][:most]
+        proven: Slots = slots[(low > high) | (is_single & is_probed)][:most]
+        return proven
 
     def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:
         """Slots of waiting tuples with this code, and where to resume (-1: there are no more)."""

@@ -70,6 +70,7 @@ from semistream.joins.sweep.version_switch import VersionSwitch
 from semistream.joins.sweep.visit_match import VisitMatch
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
+from semistream.master.delta_codes import load_kernels
 from semistream.master.pages import PageSource
 
 LIMITS = Limits(start=0.3, idle=0.85)
@@ -229,6 +230,7 @@ class Sweep(Policy):
         self._offers = Offers(self.context, table, plan)
         self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
+        load_kernels()
 
     def gives_way(self, new: MemoryPlan) -> bool:
         return self._window is not None and self._index_growth.fits(self._window, new)
