@@ -1,4 +1,4 @@
-"""The union of two lists of changed codes with the pages of the newer, and their filter."""
+"""The newest delta that has changed a code, and the filters in front of the lists."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ import pytest
 
 from semistream.kernels import changed_codes
 from semistream.kernels.compile import compiled
+from semistream.master import delta_codes
+from semistream.master.changed import ChangedCodes
+from semistream.master.delta_codes import DeltaCodes, table_of
 
 
 @compiled
@@ -20,39 +23,37 @@ def passing(codes, words):  # type: ignore[no-untyped-def]
     return found
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_newer_pages_win(seed: int) -> None:
+@pytest.mark.parametrize("filtered", ["no codes", "some codes", "all codes"])
+@pytest.mark.parametrize("seed", range(20))
+def test_the_newest_delta_that_has_a_code_is_found(
+    seed: int, filtered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
-    lists = []
-    for number in range(2):
-        codes = sorted(rng.sample(range(-20, 20), rng.choice([0, 1, 5, 30])))
-        lists.append(
-            {code: (number * 100 + i, number * 100 + i - 1) for i, code in enumerate(codes)}
-        )
-    newer, older = lists
-    arrays = [
-        array
-        for one in lists
-        for array in (
-            np.array(list(one), np.int64),
-            np.array([low for low, _ in one.values()], np.int32),
-            np.array([high for _, high in one.values()], np.int32),
-        )
+    monkeypatch.setattr(delta_codes, "_ADDED_AT_ONCE", 5)
+    extremes, lists = [-(2**63), 2**63 - 1], []
+    for _ in range(rng.randint(0, 5)):
+        lists.append(sorted(rng.sample([*range(-30, 30), *extremes], rng.choice([1, 5, 40]))))
+    deltas = [DeltaCodes(ChangedCodes(np.array(some), np.ones(len(some), bool))) for some in lists]
+    for delta in deltas:
+        for _ in range({"no codes": 0, "some codes": 1, "all codes": 9}[filtered]):
+            delta.extend_filter()
+        assert delta.is_filtered or filtered != "all codes"
+    codes = np.array([*range(-35, 35), *extremes])
+    rows = np.empty(len(codes), np.int64)
+    changed_codes.find_all(codes, table_of([delta.rows(0, 1) for delta in deltas]), rows)
+    newest_first = lists[::-1]
+    expected = [
+        next((row for row, some in enumerate(newest_first) if code in some), -1)
+        for code in codes.tolist()
     ]
-    words = np.zeros(rng.choice([0, 1, 7]), np.uint64)
-    if len(words):
-        changed_codes.add(arrays[3], words)
-    most = len(newer) + len(older)
-    out = np.empty(most, np.int64), np.empty(most, np.int32), np.empty(most, np.int32)
-    count = changed_codes.merge(*arrays, *out, words)
-    codes, low, high = (array[:count].tolist() for array in out)
-    assert codes == sorted({**older, **newer})
-    assert dict(zip(codes, zip(low, high, strict=True), strict=True)) == {**older, **newer}
-    if len(words):
-        assert passing(out[0][:count], words).all()
-        once = np.zeros(len(words), np.uint64)
-        changed_codes.add(out[0][:count], once)
-        assert np.array_equal(once, words)
+    assert rows.tolist() == expected
+
+
+def test_the_filter_is_counted_before_it_is_made() -> None:
+    delta = DeltaCodes(ChangedCodes(np.arange(1000), np.ones(1000, bool)))
+    before = delta.nbytes
+    delta.extend_filter()
+    assert delta.nbytes == before == 8 * 1000 + 8 * delta_codes.filter_words(1000)
 
 
 @pytest.mark.parametrize("kind", ["even", "dense", "hashes"])

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from semistream.kernels import changed_codes, sweep
+from semistream.kernels import sweep
 from semistream.kernels.states import MATCHED, WAITING
+from semistream.master.changed import ChangedCodes
+from semistream.master.delta_codes import DeltaCodes, table_of
 
 many = pytest.mark.parametrize("seed", range(20))
 NO_STRETCHES = np.zeros(0, np.int32)
@@ -21,7 +23,7 @@ class Lists:
     """The arrays of a stretch window."""
 
     def __init__(self, stretches: int, chunks: int, size: int) -> None:
-        self.size = size
+        self.size, self.filtered = size, True
         self.head = np.full(stretches, -1, np.int32)
         self.fill = np.full(stretches, size, np.int32)
         self.next_chunk = np.empty(chunks, np.int32)
@@ -34,17 +36,23 @@ class Lists:
         self, codes: list[int], firsts: list[int], stretches: Any, changed: Any = ()
     ) -> list[int]:
         """Slots of the tuples that found one; they lie in every other row of a batch. ``changed``:
-        pairs of a code and the stretch, of two pages, that has it."""
+        lists of codes, of the oldest delta first, and the first code of each of its stretches,
+        which come after those of the base."""
         batch = np.repeat(np.array(codes, np.int64), 2)
         slots = np.empty(len(codes), np.int32)
-        moved = sorted(changed)
-        words = np.zeros(2 if moved else 0, np.uint64)  # of a filter: some others pass as well
-        changed_codes.add(np.array([code for code, _ in moved], np.int64), words)
+        table, all_firsts = [], list(firsts)
+        deltas = [
+            DeltaCodes(ChangedCodes(*map(np.array, ([*some], [True] * len(some)))))
+            for some, _ in changed
+        ]
+        for delta, (_, begins) in zip(deltas, changed, strict=True):
+            if self.filtered:
+                delta.extend_filter()
+            table.append(delta.rows(len(all_firsts), len(all_firsts) + len(begins)))
+            all_firsts += begins
         placed, self.vacant = sweep.place(
-            batch, np.arange(0, len(batch), 2), stretches, np.array(firsts, np.int64),
-            np.array([code for code, _ in moved], np.int64),
-            np.array([2 * stretch + 1 for _, stretch in moved], np.int32), words,
-            np.arange(0, 2 * len(self.head) + 1, 2), self.size,
+            batch, np.arange(0, len(batch), 2), stretches, np.array(all_firsts, np.int64),
+            len(firsts), table_of(table), self.size,
             self.head, self.fill, self.next_chunk, self.free, self.vacant,
             self.codes, self.state, slots,
         )  # fmt: skip
@@ -73,16 +81,24 @@ def test_tuples_wait_in_the_list_of_their_stretch(seed: int) -> None:
     if rng.random() < 0.3:
         firsts = [-(2**63), *firsts, 2**62]
     size, chunks = rng.choice([1, 2, 5]), rng.randint(1, 12)
-    lists, waiting = Lists(len(firsts), chunks, size), [[] for _ in firsts]
     extremes = [-(2**63), 2**63 - 1]
-    some = rng.sample([*range(-60, 60), *extremes], rng.choice([0, 1, 3, 40]))
-    changed = {code: rng.randrange(len(firsts)) for code in some}
+    changed, deltas, count = {}, [], len(firsts)
+    for _ in range(rng.randrange(4)):
+        some = sorted(rng.sample([*range(-60, 60), *extremes], rng.choice([1, 3, 40])))
+        begins = sorted(rng.sample(some, rng.randint(0, min(3, len(some)))))
+        for code in some:  # the newest delta counts; one without rows has deleted them
+            before = [s for s, first in enumerate(begins) if first <= code]
+            changed[code] = count + max(before, default=0) if begins else 0
+        deltas.append((some, begins))
+        count += len(begins)
+    lists, waiting = Lists(count, chunks, size), [[] for _ in range(count)]
+    lists.filtered = rng.random() < 0.7
     for _ in range(20):
         codes = [rng.choice([rng.randrange(-60, 60), *firsts, *extremes]) for _ in range(6)]
         owners = [max([s for s, f in enumerate(firsts) if f <= c], default=0) for c in codes]
         owners = [changed.get(c, owner) for c, owner in zip(codes, owners, strict=True)]
         known = np.array(owners, np.int32) if rng.random() < 0.3 else NO_STRETCHES
-        slots = lists.place(codes, firsts, known, changed.items())
+        slots = lists.place(codes, firsts, known, deltas)
         for slot, code, owner in zip(slots, codes, owners, strict=False):
             waiting[owner].append((slot, code))
             assert lists.state[slot] == WAITING
@@ -91,11 +107,11 @@ def test_tuples_wait_in_the_list_of_their_stretch(seed: int) -> None:
             assert len(waiting[owners[len(slots)]]) % size == 0
         used = [-(-len(tuples) // size) for tuples in waiting]
         assert lists.vacant == chunks - sum(used)
-        begin = rng.randrange(len(firsts))
-        order = [(begin + i) % len(firsts) for i in range(len(firsts))]
+        begin = rng.randrange(count)
+        order = [(begin + i) % count for i in range(count)]
         needed = next((stretch for stretch in order if waiting[stretch]), -1)
         assert sweep.next_needed(begin, lists.head) == needed
-        stretch = rng.randrange(len(firsts))
+        stretch = rng.randrange(count)
         collected = lists.collect(stretch)
         assert sorted((s, int(lists.codes[s])) for s in collected) == sorted(waiting[stretch])
         waiting[stretch] = []

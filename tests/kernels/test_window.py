@@ -158,45 +158,6 @@ def test_the_tuples_of_one_code_in_parts(seed: int) -> None:
         assert found == [slot for slot, c in zip(order, codes, strict=True) if c == code]
 
 
-@many
-def test_tuples_whose_page_was_probed_after_their_arrival(seed: int) -> None:
-    rng = random.Random(seed)
-    firsts = sorted(rng.sample(range(0, 100, 5), rng.randint(1, 6)))
-    pages = len(firsts)
-    continues = [rng.random() < 0.2 for _ in firsts[1:]] + [False]
-    probed = [rng.randrange(5) for _ in firsts]
-    codes = [rng.randrange(-5, 110) for _ in range(30)]
-    born = np.array([rng.randrange(5) for _ in codes], np.int32)
-    tuples = Map(30, 7)
-    order = rng.sample(range(30), 30)
-    tuples.insert(codes, order)
-    span, most = rng.choice([0, 10, 30, 4096]), rng.choice([1, 5, 40])
-
-    changed = sorted(rng.sample(range(-5, 110), rng.choice([0, 0, 20])))
-    low = [rng.randrange(pages) for _ in changed]
-    high = [page + rng.choice([-1, 0, 0, 1]) for page in low]
-
-    def proven(slot: int, code: int) -> bool:
-        if code in changed:
-            at = changed.index(code)
-            if low[at] > high[at]:
-                return True  # deleted
-            return low[at] == high[at] and bool(born[slot] < probed[low[at]])
-        page = max([p for p in range(pages) if firsts[p] <= code], default=0)
-        cut = continues[page] or (page > 0 and continues[page - 1])
-        return not cut and bool(born[slot] < probed[page])
-
-    oldest = list(zip(order, codes, strict=True))[:span]
-    expected = [slot for slot, code in oldest if proven(slot, code)][:most]
-    out = np.empty(most, np.int32)
-    found = window.proven(
-        np.array(firsts), np.array(continues), np.array(probed, np.int32),
-        np.array(changed, np.int64), np.array(low, np.int32), np.array(high, np.int32),
-        born, tuples.codes, tuples.newer, span, out,
-    )  # fmt: skip
-    assert out[:found].tolist() == expected
-
-
 def test_pairs_are_counted_per_page_row() -> None:
     counts = np.array([5, 0, 0, 1], np.int32)
     window.count_pairs(np.array([2, 0, 2, 2], np.int32), counts)

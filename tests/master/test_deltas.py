@@ -17,7 +17,8 @@ from semistream.errors import BudgetError, MasterTableError
 from semistream.keys import KeyCodec
 from semistream.master import MasterTable, compact_hint, verify
 from semistream.master.changed import ChangedCodes, united
-from semistream.master.index import ChangedPages, PageIndex
+from semistream.master.delta_codes import Delta, DeltaCodes
+from semistream.master.index import PageIndex
 from semistream.master.merge import merge_by_code
 
 ROWS = 2_000
@@ -106,7 +107,7 @@ def test_changed_codes_are_located_in_their_newest_delta(table: MasterTable) -> 
     assert first[0] <= low[3] <= high[3] < first[1]
     assert (low[4], low[5]) == (second[0], second[0])
     assert not index.continues[[bound - 1 for bound in index.boundaries]].any()
-    assert index.nbytes >= 16 * len(index.changed)
+    assert index.nbytes >= 8 * sum(len(delta.codes.codes) for delta in index.deltas)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -127,38 +128,50 @@ def test_an_index_made_from_another_version_is_that_of_the_files(
                 known.at_version(wanted.version),
                 MasterTable.open(table.path, version=wanted.version),
             )
-            for name in ("changed", "changed_low", "changed_high", "deleted", "firsts"):
+            for name in ("deleted", "firsts"):
                 assert np.array_equal(getattr(found.index, name), getattr(right.index, name)), name
+            for ours, theirs in zip(found.index.deltas, right.index.deltas, strict=True):
+                assert ours[1:] == theirs[1:]
+                assert np.array_equal(ours.codes.codes, theirs.codes.codes)
+            codes = np.arange(-1, 2 * ROWS + 1)
+            for one, other in zip(
+                found.index.locate_codes(codes), right.index.locate_codes(codes), strict=True
+            ):
+                assert np.array_equal(one, other)
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rows_are_visible_where_their_code_is_located(seed: int) -> None:
     rng = random.Random(seed)
-    pages = rng.randint(1, 6)
-    base = rng.randint(0, pages)
-    codes = [sorted(rng.choices(range(40), k=rng.randint(0, 30))) for _ in range(pages)]
-    changed = sorted(rng.sample(range(-5, 45), rng.choice([0, 1, 5, 30])))
-    low = [rng.randrange(pages) for _ in changed]
-    high = [page + rng.choice([-1, 0, 1]) for page in low]
-    places = ChangedPages(
-        np.array(changed, np.int64), np.array(low, np.int32), np.array(high, np.int32)
-    )
+    base, kept = rng.randint(0, 3), rng.randint(0, 1)  # kept: a page of a delta that was folded
+    codes = [sorted(rng.choices(range(40), k=rng.randint(0, 30))) for _ in range(base)]
+    deltas, newest = [], {}
+    for number in range(rng.choice([0, 1, 3])):
+        changed = sorted(rng.sample(range(-5, 45), rng.choice([1, 5, 30])))
+        present = [rng.random() < 0.7 for _ in changed]
+        rows = [code for code, there in zip(changed, present, strict=True) if there]
+        pages = [rows[:9], rows[9:]] if len(rows) > 9 else [rows][: len(rows)]
+        some = DeltaCodes(ChangedCodes(np.array(changed), np.array(present)))
+        deltas.append(Delta(some, len(codes), len(codes) + len(pages)))
+        newest |= dict.fromkeys(changed, number)
+        codes += pages
+    own = len(codes)
+    codes += [sorted(newest)] * kept
+    segment = [-1] * base + [n for n, d in enumerate(deltas) for _ in range(d.first, d.end)]
     index = PageIndex(
-        KeyCodec.for_types([pa.int64()]), np.arange(pages), np.zeros(pages, np.bool_),
-        boundaries=[base], changed=places,
+        KeyCodec.for_types([pa.int64()]), np.arange(len(codes)), np.zeros(len(codes), np.bool_),
+        boundaries=[delta.first for delta in deltas], deltas=deltas, own_pages=own,
     )  # fmt: skip
-    first = rng.randrange(pages)
-    some = codes[first:]
+    first = rng.randrange(max(1, len(codes)))
+    some_pages = codes[first:]
     expected = [
-        low[changed.index(code)] <= number <= high[changed.index(code)]
-        if code in changed
-        else number < base
-        for number, page in enumerate(some, first)
+        number < own and newest.get(code, -1) == segment[number]
+        for number, page in enumerate(some_pages, first)
         for code in page
     ]
-    flat = np.array([code for page in some for code in page], np.int64)
-    found = index.visible(first, flat, np.cumsum([len(page) for page in some]))
-    if changed:
+    flat = np.array([code for page in some_pages for code in page], np.int64)
+    found = index.visible(first, flat, np.cumsum([len(page) for page in some_pages], dtype=int))
+    if deltas:
         assert found is not None
         assert found.tolist() == expected
     else:

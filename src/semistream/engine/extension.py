@@ -105,5 +105,8 @@ class Extension(Policy):
     def give_way(self, new: MemoryPlan) -> MemoryPlan:
         return self.inner.give_way(new)
 
+    def give_ahead(self, plan: MemoryPlan) -> MemoryPlan:
+        return self.inner.give_ahead(plan)
+
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         return self.inner.outgrown(plan, new)

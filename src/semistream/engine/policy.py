@@ -157,6 +157,11 @@ class Policy(ABC):
         """Make the window smaller; returns the plan as it is now."""
         raise InternalError("this window cannot become smaller while tuples wait")
 
+    def give_ahead(self, plan: MemoryPlan) -> MemoryPlan:
+        """A push is over: perhaps make the window smaller for the next version. Returns the plan as
+        it is now."""
+        return plan
+
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         """Whether ``new`` needs more than was allocated for ``plan``."""
         return new.table > plan.table

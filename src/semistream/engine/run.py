@@ -216,6 +216,7 @@ class Run:
                 self._policy.hand_over()
             stats.seconds += time.perf_counter() - began
             if not goes_on and not output:
+                self._plan = self._policy.give_ahead(self._plan)
                 return
 
     def _work(self) -> None:

@@ -56,7 +56,7 @@ class Settings:
     stretch_fill: int = 4
     visit_bytes_per_tuple: int = 128
     visits_per_batch: int = 16  # maximum number of visits gathered into one output batch
-    index_growth_share: int = 40  # the index takes 18 bytes more for every key that changes
+    index_growth_share: int = 40  # the index takes 10 bytes more for every key that changes
     first_growth_share: int = 120  # of a table that has not changed before
     index_step_share: int = 400  # of the budget, when it has outgrown that: the window gives way
     vacancy: int = 8  # admit tuples when at least slots // 8 are vacant, or earlier

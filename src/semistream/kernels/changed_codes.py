@@ -1,13 +1,29 @@
-"""Changed codes: those of two versions together, and a filter in front of them."""
+"""The codes that each delta of a table has changed: a sorted list, and a Bloom filter in front.
+
+A version has a few deltas. Compiled code gets them as a table, the newest first: the newest delta
+that has changed a code has its rows. Lists are not merged, as a new version would have to merge all
+of them again. A delta whose filter is not made yet has one row for each filter of the deltas that
+it consists of.
+"""
 
 import numpy as np
+from numba import carray
 
 from semistream.kernels.compile import compiled
+from semistream.kernels.intrinsics import address_as_pointer
+from semistream.kernels.sorted_codes import position_of
 from semistream.kernels.window import bucket_of
 
 _OTHER = np.uint64(0x2545F4914F6CDD1D)  # an odd multiplier, independent of bucket_of's
 _BIT = np.uint64(63)
 _ONE = np.uint64(1)
+
+# Columns of the table of deltas.
+CODES, COUNT, FIRST, LAST = 0, 1, 2, 3  # address and number of the codes; the first and the last
+WORDS, WORD_COUNT, FILTERED = 4, 5, 6  # address and size of the filter, which has all codes up to
+# FILTERED; none if WORD_COUNT is 0
+FIRST_PLACE, END_PLACE = 7, 8  # where its rows are: pages or, in SweepJoin, stretches
+COLUMNS = 9
 
 
 @compiled(inline=True)
@@ -25,7 +41,7 @@ def _bits(code):
 def may_contain(code, words):
     """Whether a code may be among those that were added; a Bloom filter in one word per code."""
     bits = _bits(code)
-    return (words[bucket_of(code, len(words))] & bits) == bits
+    return (np.uint64(words[bucket_of(code, len(words))]) & bits) == bits
 
 
 @compiled
@@ -35,34 +51,24 @@ def add(codes, words):
         words[bucket_of(code, len(words))] |= _bits(code)
 
 
+@compiled(inline=True)
+def find(code, deltas):
+    """The row of the newest delta that has changed a code; -1 if none has."""
+    for row in range(len(deltas)):
+        if code < deltas[row, FIRST] or code > deltas[row, LAST]:
+            continue
+        if deltas[row, WORD_COUNT] and code <= deltas[row, FILTERED]:
+            words = carray(address_as_pointer(deltas[row, WORDS]), deltas[row, WORD_COUNT])
+            if not may_contain(code, words):
+                continue
+        codes = carray(address_as_pointer(deltas[row, CODES]), deltas[row, COUNT])
+        if position_of(code, codes) >= 0:
+            return row
+    return -1
+
+
 @compiled
-def merge(
-    newer, newer_low, newer_high, older, older_low, older_high, codes, low, high, words
-):  # fmt: skip
-    """The union of two sorted lists of codes with their pages; of a code that is in both, the newer
-    pages. Codes that are only in the newer list are added to the filter ``words``, if it has any.
-    Returns the number of codes."""
-    i, j, count = 0, 0, 0
-    while i < len(newer) and j < len(older):
-        if older[j] < newer[i]:
-            codes[count], low[count], high[count] = older[j], older_low[j], older_high[j]
-            j += 1
-        else:
-            codes[count], low[count], high[count] = newer[i], newer_low[i], newer_high[i]
-            if older[j] == newer[i]:
-                j += 1
-            elif len(words):
-                words[bucket_of(newer[i], len(words))] |= _bits(newer[i])
-            i += 1
-        count += 1
-    while i < len(newer):
-        codes[count], low[count], high[count] = newer[i], newer_low[i], newer_high[i]
-        if len(words):
-            words[bucket_of(newer[i], len(words))] |= _bits(newer[i])
-        i += 1
-        count += 1
-    while j < len(older):
-        codes[count], low[count], high[count] = older[j], older_low[j], older_high[j]
-        j += 1
-        count += 1
-    return count
+def find_all(codes, deltas, rows):
+    """The row of the newest delta that has changed each code; -1 if none has."""
+    for i in range(len(codes)):
+        rows[i] = find(codes[i], deltas)

@@ -193,12 +193,11 @@ def pair(addresses, sizes, pages, codes, tuples, owners, places, rows):
 
 
 @compiled
-def visible(first_page, codes, ends, base_pages, changed, low, high, shown):
-    """Mark the rows of adjacent pages that are visible: those of a changed code in the pages that
-    have it, all others in the base. Codes ascend within a page, and ``changed`` ascends."""
+def hide(codes, ends, changed, shown):
+    """Mark the rows of adjacent pages that have a changed code as hidden. Codes ascend within a
+    page, and ``changed`` ascends."""
     row, count = 0, len(changed)
     for page in range(len(ends)):
-        number = first_page + page
         at = 0
         while row < ends[page]:
             code = codes[row]
@@ -217,7 +216,5 @@ def visible(first_page, codes, ends, base_pages, changed, low, high, shown):
                     stop = middle
             at = begin
             if at < count and changed[at] == code:
-                shown[row] = low[at] <= number <= high[at]
-            else:
-                shown[row] = number < base_pages
+                shown[row] = False
             row += 1

@@ -10,57 +10,16 @@ tuple. All chunks but the newest of a stretch are full.
 import numpy as np
 from numba import carray
 
-from semistream.kernels.changed_codes import may_contain
+from semistream.kernels.changed_codes import END_PLACE, FIRST_PLACE, find
 from semistream.kernels.compile import compiled
 from semistream.kernels.counting_cache import add_to_sketch
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
+from semistream.kernels.sorted_codes import first_row, line
 from semistream.kernels.states import MATCHED, REFUSED, WAITING
 
 _AHEAD = 12  # tuples to prefetch ahead,
 _NEAR = 5  # and those whose page is not the one of the tuple before them
-_GUESSES = 3  # where keys are random, each is off by the root of the one before
 _MOST_ROWS = 16  # of a key that is offered to a front stage
-
-
-@compiled(inline=True)
-def _line(sorted_codes):
-    """(first code, slope) of the line through the first and last code, to interpolate rows."""
-    if len(sorted_codes) == 0:
-        return 0.0, 0.0
-    base = float(sorted_codes[0])
-    width = float(sorted_codes[len(sorted_codes) - 1]) - base
-    return base, (len(sorted_codes) - 1) / width if width > 0 else 0.0
-
-
-@compiled(inline=True)
-def _first_row(page_codes, code, low, guess):
-    """The first row from ``low`` on whose code is not below ``code``, by a search around a guess.
-
-    Keys are often dense; then the guess is exact, and one cache line is touched.
-    """
-    end = len(page_codes)
-    step = 1
-    if page_codes[guess] < code:
-        begin, stop = guess + 1, guess + 1
-        while stop < end and page_codes[stop] < code:
-            begin = stop + 1
-            stop += step
-            step <<= 1
-        stop = min(stop, end)
-    else:
-        begin, stop = guess - 1, guess
-        while begin >= low and page_codes[begin] >= code:
-            stop = begin
-            begin -= step
-            step <<= 1
-        begin = max(begin + 1, low)
-    while begin < stop:
-        middle = (begin + stop) >> 1
-        if page_codes[middle] < code:
-            begin = middle + 1
-        else:
-            stop = middle
-    return begin
 
 
 @compiled(inline=True)
@@ -70,47 +29,36 @@ def _stretch_of(code, firsts, base, slope):
     if code >= firsts[last]:
         return last
     guess = min(max(int((float(code) - base) * slope), 0), last)
-    return max(_first_row(firsts, code + 1, 0, guess) - 1, 0)
-
-
-@compiled(inline=True)
-def _changed_at(code, changed, base, slope):
-    """The position of a code among the changed ones; -1 if it is not one of them."""
-    last = len(changed) - 1
-    guess = min(max(int((float(code) - base) * slope), 0), last)
-    for _ in range(_GUESSES):
-        guess = min(max(guess + int((float(code) - float(changed[guess])) * slope), 0), last)
-    at = _first_row(changed, code, 0, guess)
-    return at if at <= last and changed[at] == code else -1
+    return max(first_row(firsts, code + 1, 0, guess) - 1, 0)
 
 
 @compiled
 def place(
-    new_codes, rows, stretches, firsts, changed, changed_pages, words, first_page,
+    new_codes, rows, stretches, firsts, base_stretches, deltas,
     size, head, fill, next_chunk, free, free_count, codes, state, slots,
 ):  # fmt: skip
     """Assign slots to the tuples ``new_codes[rows]``, until a chunk is needed and none is free.
 
-    ``stretches`` is the stretch of each tuple, or empty: then it is the one of the page that
-    ``changed_pages`` has for a ``changed`` code, and for others it is looked up in ``firsts``, the
-    first code of every stretch of the base. ``words`` is a filter of the changed codes: a search
-    among them waits for memory several times. Returns (tuples placed, free chunks left).
+    ``stretches`` is the stretch of each tuple, or empty: then it is looked up in ``firsts``, the
+    first code of every stretch, among those of the newest of ``deltas`` that has changed the code,
+    or among ``base_stretches``, the first ones. Returns (tuples placed, free chunks left).
     """
-    known, has_changes = len(stretches) > 0, len(changed) > 0
-    base, slope = _line(firsts)
-    changed_base, changed_slope = _line(changed)
+    known = len(stretches) > 0
+    base_firsts = firsts[:base_stretches]
+    base, slope = line(base_firsts)
     for i in range(len(rows)):
         code = new_codes[rows[i]]
         if known:
             stretch = int(stretches[i])
         else:
-            at = -1
-            if has_changes and may_contain(code, words):
-                at = _changed_at(code, changed, changed_base, changed_slope)
-            if at < 0:
-                stretch = _stretch_of(code, firsts, base, slope)
+            delta = find(code, deltas)
+            if delta < 0:
+                stretch = _stretch_of(code, base_firsts, base, slope)
             else:
-                stretch = np.searchsorted(first_page[:-1], changed_pages[at], "right") - 1
+                first, end = deltas[delta, FIRST_PLACE], deltas[delta, END_PLACE]
+                stretch = 0  # of a delta without rows: the code is deleted
+                if first < end:
+                    stretch = first + max(np.searchsorted(firsts[first:end], code, "right") - 1, 0)
         at = fill[stretch]
         if at == size:
             if free_count == 0:
@@ -198,12 +146,12 @@ def needed_pages(codes, slots, firsts, continues, low, high, gap, pages, places)
     tuple's code. Returns the number of pages.
     """
     count, page = 0, low
-    base, slope = _line(firsts[low : high + 1])
+    base, slope = line(firsts[low : high + 1])
     for i in range(len(slots)):
         code = codes[slots[i]]
         if page < high and firsts[page + 1] <= code:
             guess = low + min(max(int((float(code) - base) * slope), page - low), high - low)
-            reached = _first_row(firsts[: high + 1], code, page, guess)
+            reached = first_row(firsts[: high + 1], code, page, guess)
             if reached > high or firsts[reached] != code or continues[reached - 1]:
                 reached -= 1
             page = max(reached, page)
@@ -269,13 +217,13 @@ def match(
             if opened != place:
                 opened, low = place, 0
                 page_codes = carray(address_as_pointer(keys[place]), sizes[place])
-                base, slope = _line(page_codes)
+                base, slope = line(page_codes)
             if row < 0:
                 end = len(page_codes)
                 row = end
                 if end:
                     guess = min(max(int((float(code) - base) * slope), low), end - 1)
-                    row = _first_row(page_codes, code, low, guess)
+                    row = first_row(page_codes, code, low, guess)
                     low = min(row, end - 1)
             done = False
             while not done:
@@ -291,7 +239,7 @@ def match(
                     row = 0
                     opened, low = place, 0
                     page_codes = carray(address_as_pointer(keys[place]), sizes[place])
-                    base, slope = _line(page_codes)
+                    base, slope = line(page_codes)
                 if page_codes[row] != code:
                     break
                 if found == len(out_rows):

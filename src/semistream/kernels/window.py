@@ -223,50 +223,6 @@ def oldest(newer, slots):
         slot = newer[slot]
 
 
-@compiled(inline=True)
-def _count_up_to(sorted_codes, code):
-    """How many of these codes are at most ``code``."""
-    low, high = 0, len(sorted_codes)
-    while low < high:
-        middle = (low + high) >> 1
-        if sorted_codes[middle] <= code:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
-def proven(
-    firsts, continues, probed, changed, changed_low, changed_high, born, codes, newer, span, slots
-):
-    """Of the ``span`` oldest tuples, those whose page was probed after they arrived.
-
-    No row that could match them did: their keys are absent. ``firsts`` are those of the base;
-    ``changed_low`` and ``changed_high`` are the pages of a changed code. Returns how many it found.
-    """
-    sentinel = len(newer) - 1
-    slot = newer[sentinel]
-    found = 0
-    for _ in range(span):
-        if slot == sentinel or found == len(slots):
-            break
-        at = _count_up_to(changed, codes[slot]) - 1
-        if at >= 0 and changed[at] == codes[slot]:
-            page = changed_low[at]
-            absent = page > changed_high[at]  # deleted
-            cut = page < changed_high[at]
-        else:
-            page = max(_count_up_to(firsts, codes[slot]) - 1, 0)
-            absent = len(firsts) == 0
-            cut = not absent and (continues[page] or (page > 0 and continues[page - 1]))
-        if absent or (not cut and born[slot] < probed[page]):
-            slots[found] = slot
-            found += 1
-        slot = newer[slot]
-    return found
-
-
 @compiled
 def count_pairs(rows, counts):
     """Count the pairs of each page row: the frequency f of the papers."""

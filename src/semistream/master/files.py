@@ -11,7 +11,9 @@ import fcntl
 import os
 import shutil
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import numpy as np
 
 
 class Files:
@@ -30,6 +32,10 @@ class Files:
 
     def read(self, path: Path) -> bytes:
         return path.read_bytes()
+
+    def read_array(self, path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The same as an array, which can be written to, and of a large file takes less time."""
+        return np.fromfile(path, np.uint8)
 
     def open(self, path: Path, flags: int) -> int:
         """A read-only file descriptor; ``flags`` are added."""

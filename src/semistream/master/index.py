@@ -8,7 +8,7 @@ a page. The rest is read again when a page is checked (``master/page_claims.py``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,12 @@ import xxhash
 
 from semistream.errors import InternalError, MasterTableError
 from semistream.keys import Codes, KeyCodec, Mask
+from semistream.master.changed import contains
+from semistream.master.delta_codes import Delta, table_of
 from semistream.master.format_version import check_format_version
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
-Pages = np.ndarray[Any, np.dtype[np.int32]]
 Keys = np.ndarray[Any, Any]
-Filter = np.ndarray[Any, np.dtype[np.uint64]]
 
 FORMAT_VERSION = 2
 _FORMAT = b"semistream-page-index"  # metadata key of the format version
@@ -140,64 +140,6 @@ class PagePlaces:
         return sum(array.nbytes for array in arrays)
 
 
-@dataclass(frozen=True)
-class ChangedPages:
-    """Where the rows of changed codes are: pages ``low`` to ``high`` of a delta.
-
-    ``low > high``: the code is deleted. ``codes`` are sorted. ``filter`` tells of most other codes
-    that they have not changed; it is made when a join first needs it.
-    """
-
-    codes: Codes
-    low: Pages
-    high: Pages
-    filter: Filter | None = None
-
-    @classmethod
-    def none(cls) -> ChangedPages:
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32))
-
-    @property
-    def nbytes(self) -> int:
-        words = filter_words(len(self.codes)) if self.filter is None else len(self.filter)
-        return self.codes.nbytes + self.low.nbytes + self.high.nbytes + 8 * words
-
-    def with_filter(self) -> ChangedPages:
-        if self.filter is not None:
-            return self
-        from semistream.kernels import changed_codes
-
-        words = np.zeros(filter_words(len(self.codes)), np.uint64)
-        changed_codes.add(self.codes, words)
-        return replace(self, filter=words)
-
-    def merged_into(self, older: ChangedPages) -> ChangedPages:
-        """All codes of both; where both have a code, these pages are right."""
-        if not len(older.codes):
-            return self
-        if not len(self.codes):
-            return older
-        from semistream.kernels import changed_codes
-
-        most = len(self.codes) + len(older.codes)
-        codes = np.empty(most, np.int64)
-        low, high = np.empty(most, np.int32), np.empty(most, np.int32)
-        words = np.zeros(0, np.uint64) if older.filter is None else older.filter.copy()
-        count = changed_codes.merge(
-            self.codes, self.low, self.high, older.codes, older.low, older.high,
-            codes, low, high, words,
-        )  # fmt: skip
-        for array in (codes, low, high):
-            array.resize(count, refcheck=False)  # in place: nobody else has it
-        is_kept = 8 * len(words) >= count  # a fuller filter would let too many codes pass
-        return ChangedPages(codes, low, high, words if is_kept else None)
-
-
-def filter_words(codes: int) -> int:
-    """12 bits for each code: 2 % of other codes pass; 5 % when half as many more were added."""
-    return -(-codes * 3 // 16)
-
-
 class PageIndex:
     """The first key of every logical page, in memory.
 
@@ -206,9 +148,9 @@ class PageIndex:
     otherwise ``firsts`` has keys as :meth:`KeyCodec.sortable` prepares them.
 
     A table with deltas has the pages of the base first, then those of each delta: only the pages
-    between two ``boundaries`` are in order. A code is either changed, and all its rows are in the
-    pages that ``changed`` has for it, or all its rows are in the base. Pages from ``own_pages`` on
-    are those of older deltas that tuples still wait for: no code is located there.
+    between two ``boundaries`` are in order. All rows of a code are in the newest of ``deltas``
+    that has changed it, or in the base if none has. Pages from ``own_pages`` on are those of older
+    deltas that tuples still wait for: no code is located there.
     """
 
     def __init__(
@@ -219,7 +161,7 @@ class PageIndex:
         beside: int = 0,
         by_code: bool = True,
         boundaries: Sequence[int] = (),
-        changed: ChangedPages | None = None,
+        deltas: Sequence[Delta] = (),
         own_pages: int | None = None,
     ) -> None:
         self.codec = codec
@@ -230,10 +172,9 @@ class PageIndex:
         self.boundaries = list(boundaries)
         self.own_pages = len(firsts) if own_pages is None else own_pages
         self.base_pages = self.boundaries[0] if self.boundaries else len(firsts)
-        self._places = changed = changed or ChangedPages.none()
-        self.changed, self.changed_low, self.changed_high = changed.codes, changed.low, changed.high
-        self.deleted = self.changed[self.changed_low > self.changed_high]
-        self._beside = beside + changed.nbytes + self.deleted.nbytes
+        self.deltas = [delta for delta in deltas if len(delta.codes.codes)]  # oldest first
+        self.deleted = _deleted(self.deltas)
+        self._beside = beside + self.deleted.nbytes + sum(d.codes.nbytes for d in self.deltas)
 
     @property
     def has_deleted(self) -> bool:
@@ -241,20 +182,9 @@ class PageIndex:
         return len(self.deleted) > 0
 
     @property
-    def changed_pages(self) -> ChangedPages:
-        return self._places
-
-    @property
-    def changed_filter(self) -> Filter:
-        """For compiled code: a Bloom filter of the changed codes."""
-        self._places = self._places.with_filter()
-        assert self._places.filter is not None
-        return self._places.filter
-
-    @property
     def has_changes(self) -> bool:
         """Whether deltas hide rows of other pages."""
-        return len(self.changed) > 0
+        return len(self.deltas) > 0
 
     def locate(self, columns: Sequence[pa.Array]) -> tuple[Positions, Positions]:
         """For each key the first and last page that can contain it, both inclusive.
@@ -275,18 +205,30 @@ class PageIndex:
         continues = self.continues[:base] if self.has_spanning_keys else None
         low, high = page_ranges(self.firsts[:base], continues, codes)
         if self.has_changes:
-            at = np.minimum(np.searchsorted(self.changed, codes), len(self.changed) - 1)
-            is_changed = self.changed[at] == codes
-            low = np.where(is_changed, self.changed_low[at], low)
-            high = np.where(is_changed, self.changed_high[at], high)
+            low, high = np.array(low), np.array(high)
+        for delta in self.deltas:
+            changed = np.flatnonzero(contains(delta.codes.codes, codes))
+            own = slice(delta.first, delta.end)
+            first, last = page_ranges(self.firsts[own], self.continues[own], codes[changed])
+            low[changed], high[changed] = first + delta.first, last + delta.first
+        if self.has_deleted:
+            deleted = contains(self.deleted, codes)
+            low[deleted], high[deleted] = 0, -1
         return low, high
 
     def is_deleted(self, codes: Codes) -> Mask | None:
         """Which codes have no row any more; None: none is known to."""
-        if not len(self.deleted):
-            return None
-        at = np.minimum(np.searchsorted(self.deleted, codes), len(self.deleted) - 1)
-        return np.asarray(self.deleted[at] == codes)
+        return contains(self.deleted, codes) if self.has_deleted else None
+
+    def deltas_of(self, codes: Codes) -> Positions:
+        """The number in ``deltas`` of the newest one that has changed each code; -1: none has."""
+        from semistream.kernels import changed_codes
+
+        rows = [d.codes.rows(number, number + 1) for number, d in enumerate(self.deltas)]
+        table = table_of(rows)
+        found = np.empty(len(codes), np.int64)
+        changed_codes.find_all(codes, table, found)
+        return np.where(found >= 0, table[found, changed_codes.FIRST_PLACE], -1)
 
     def visible(self, first_page: int, codes: Codes, ends: Positions) -> Mask | None:
         """Which rows of adjacent pages are not replaced or deleted; None: all are.
@@ -297,11 +239,12 @@ class PageIndex:
             return None
         from semistream.kernels import pages
 
-        shown = np.empty(len(codes), np.bool_)
-        pages.visible(
-            first_page, codes, ends, self.base_pages,
-            self.changed, self.changed_low, self.changed_high, shown,
-        )  # fmt: skip
+        shown = np.ones(len(codes), np.bool_)
+        for delta in self.deltas:
+            pages.hide(codes, ends[: max(0, delta.first - first_page)], delta.codes.codes, shown)
+        own = self.own_pages - first_page
+        if own < len(ends):
+            shown[ends[own - 1] if own > 0 else 0 :] = False
         return shown
 
     @property
@@ -312,6 +255,17 @@ class PageIndex:
         if self.firsts.dtype == object:
             held += sum(key.__sizeof__() for key in self.firsts)
         return held
+
+
+def _deleted(deltas: Sequence[Delta]) -> Codes:
+    """The codes that the newest delta which has them has deleted."""
+    found = np.zeros(0, np.int64)
+    for delta in deltas:
+        if len(found):
+            found = found[~contains(delta.codes.codes, found)]
+        if len(delta.codes.deleted):
+            found = np.union1d(found, delta.codes.deleted)
+    return found
 
 
 def page_ranges(firsts: Keys, continues: Any, keys: Keys) -> tuple[Positions, Positions]:

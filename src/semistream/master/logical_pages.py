@@ -12,15 +12,14 @@ are masked (:meth:`PageIndex.visible`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise, takewhile
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from semistream.keys import Codes, KeyCodec, Mask
+from semistream.keys import KeyCodec
 from semistream.master.changed import ChangedCodes
-from semistream.master.index import ChangedPages, PageIndex, PagePlaces, page_ranges
+from semistream.master.delta_codes import Delta, DeltaCodes, Filter, filters_of_folded
+from semistream.master.index import PageIndex, PagePlaces
 from semistream.master.manifest import Manifest
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
 from semistream.master.stitch import check_base_order, stitched
@@ -60,27 +59,40 @@ class LogicalPages:
         self.bounds = [0, *np.cumsum([base, *deltas]).tolist()]
         self._infos = [[info for info in infos if info.kind == kind] for kind in _KINDS]
         self._version = manifest.version
-        shared, before = self._deltas_shared_with(known)
         folded = []
-        if keeps_folded and known is not None and before is not None:
-            folded = [info for info in known._infos[1][shared:] if info.pages]
+        if keeps_folded and known is not None and known._is_before(self):
+            folded = [info for info in known._infos[1] if info.pages and info not in infos]
         old = [known_files[str(store.path(info.file))] for info in folded]
         self.segment: OpenSegment = stitched([*opened, *old], [*infos, *folded])
-        changed = [
-            ChangedCodes.read(store, info.changed)
-            for info in manifest.deltas[shared:]
-            if info.changed is not None
-        ]
+        self._codes = self._changed_codes(store, manifest, known)
         old_sizes = [len(part.pages) for part in old]
-        self.index: PageIndex = _index(codec, self.segment, self.bounds, old_sizes, changed, before)
+        self.index: PageIndex = _index(
+            codec, self.segment, self.bounds, old_sizes, list(self._codes.values())
+        )
 
-    def _deltas_shared_with(self, known: LogicalPages | None) -> tuple[int, PageIndex | None]:
-        """How many of the first deltas an older version has, too, and its index; 0 and None if it
-        is not older, or has another base."""
-        if known is None or known._version >= self._version or known._infos[0] != self._infos[0]:
-            return 0, None
-        pairs = zip(self._infos[1], known._infos[1], strict=False)
-        return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))), known.index
+    def _changed_codes(
+        self, store: LocalStore, manifest: Manifest, known: LogicalPages | None
+    ) -> dict[str, DeltaCodes]:
+        """The changed codes of each delta. Those that another version has are shared with it."""
+        shared = {} if known is None else known._codes
+        found: dict[str, DeltaCodes] = {}
+        for info in manifest.deltas:
+            if info.name in shared:
+                found[info.name] = shared[info.name]
+            elif info.changed is not None:
+                filters: list[Filter] = []
+                if known is not None and known._version == manifest.parent and manifest.changed:
+                    names = {delta.name for delta in manifest.deltas}
+                    folded = [codes for name, codes in shared.items() if name not in names]
+                    if folded and known._is_before(self):
+                        own = ChangedCodes.read(store, manifest.changed)
+                        filters = filters_of_folded(folded, own)
+                found[info.name] = DeltaCodes(ChangedCodes.read(store, info.changed), filters)
+        return found
+
+    def _is_before(self, other: LogicalPages) -> bool:
+        """Whether this is an older version with the same base."""
+        return self._version < other._version and self._infos[0] == other._infos[0]
 
     @property
     def num_pages(self) -> int:
@@ -123,8 +135,7 @@ def _index(
     segment: OpenSegment,
     bounds: list[int],
     old_sizes: list[int],
-    changed: list[ChangedCodes],
-    before: PageIndex | None,
+    changed: list[DeltaCodes],
 ) -> PageIndex:
     firsts, continues = segment.pages.first_codes, segment.pages.continues
     old_bounds = (bounds[-1] + np.cumsum([0, *old_sizes])).tolist() if old_sizes else bounds[-1:]
@@ -138,46 +149,5 @@ def _index(
         segment.nbytes - firsts.nbytes - continues.nbytes,  # they are the index's own
         boundaries=boundaries,
         own_pages=bounds[-1],
-        changed=_changed_pages(firsts, continues, bounds, changed, before),
+        deltas=list(map(Delta, changed, bounds[1:], bounds[2:])),
     )
-
-
-def _changed_pages(
-    firsts: Codes,
-    continues: Mask,
-    bounds: list[int],
-    changed: list[ChangedCodes],
-    before: PageIndex | None,
-) -> ChangedPages | None:
-    """The pages of every changed code, in the newest delta that has it.
-
-    ``changed`` are the lists of the last deltas. ``before`` is the index of a version that has the
-    others, too; a delta that only that version has was folded into one of the last, which has all
-    its codes.
-    """
-    if not changed and before is None:
-        return None
-    found = ChangedPages.none() if before is None else before.changed_pages
-    for delta, (begin, end) in zip(
-        changed, list(pairwise(bounds))[-len(changed) :] if changed else (), strict=True
-    ):
-        low, high = _pages_of(delta, firsts[begin:end], continues[begin:end], begin)
-        found = ChangedPages(delta.codes, low, high).merged_into(found)
-    return found
-
-
-def _pages_of(delta: ChangedCodes, firsts: Codes, continues: Mask, begin: int) -> tuple[Any, Any]:
-    """The first and last page of each code of a delta, whose first page is ``begin``."""
-    if continues.any() or not len(firsts):
-        low, high = (
-            (pages + begin).astype(np.int32)
-            for pages in page_ranges(firsts, continues, delta.codes)
-        )
-    else:  # there are fewer pages than codes, and both ascend: look up the pages among the codes
-        begins = np.searchsorted(delta.codes, firsts[1:])
-        counts = np.diff(np.r_[0, begins, len(delta)])
-        numbers = np.arange(begin, begin + len(firsts), dtype=np.int32)
-        low = high = np.repeat(numbers, counts)
-    if not delta.present.all():
-        low, high = np.where(delta.present, low, 0), np.where(delta.present, high, -1)
-    return low.astype(np.int32, copy=False), high.astype(np.int32, copy=False)

@@ -49,7 +49,7 @@ class OpenSegment:
         self.checked = np.zeros(len(pages), dtype=np.bool_)
         self.page_check = page_check or PageCheck(codes)
         self._whole: WholeMap | None = None
-        self._windows: dict[tuple[int, int], int] = {}
+        self._windows: dict[tuple[int, int], int] = {}  # see window_bytes
 
     def name_of(self, page: int) -> str:
         """The page's number in its file, and the file."""
@@ -88,13 +88,20 @@ class OpenSegment:
         if count == 0:
             return 0
         if (count, slack) not in self._windows:
-            ends = self.ends(slice(None))
-            sums = np.cumsum(np.r_[0, ends - self.offsets])
-            sizes = sums[count:] - sums[:-count]
-            apart = np.cumsum(np.r_[True, self.offsets[1:] != ends[:-1]])
-            ranges = 1 + apart[count - 1 :] - apart[: len(sizes)]
-            self._windows[count, slack] = int((sizes + slack * ranges).max())
+            self._windows[count, slack] = self._largest_window(count, slack)
         return self._windows[count, slack]
+
+    def _largest_window(self, count: int, slack: int) -> int:
+        return self._largest_between(0, len(self.offsets), count, slack)
+
+    def _largest_between(self, first: int, end: int, count: int, slack: int) -> int:
+        """The same of some of the pages; ``count`` at least."""
+        offsets, ends = self.offsets[first:end], self.ends(slice(first, end))
+        sums = np.cumsum(np.r_[0, ends - offsets])
+        sizes = sums[count:] - sums[:-count]
+        apart = np.cumsum(np.r_[True, offsets[1:] != ends[:-1]])
+        ranges = 1 + apart[count - 1 :] - apart[: len(sizes)]
+        return int((sizes + slack * ranges).max())
 
 
 def open_segment(store: LocalStore, manifest: Manifest, info: SegmentInfo) -> OpenSegment:

@@ -68,10 +68,21 @@ class StitchedSegment(OpenSegment):
         self.parts = [(first, m.parts[0][1]) for first, m in zip(firsts, members, strict=False)]
         self.checked = np.concatenate([member.checked for member in members])
         self._starts = starts
+        # The first is the largest, and all versions have it: what is known of it is kept.
+        self._first_pages, self._first_windows = len(first.pages), first._windows
         self._files = [(member.file, member.claims) for member in members]
         # Their arrays are parts of this segment's.
         totals = (member.pages for member in members)
         self._totals = [(pages.last_code, pages.rows, pages.max_row_bytes) for pages in totals]
+
+    def _largest_window(self, count: int, slack: int) -> int:
+        end, known = self._first_pages, self._first_windows
+        if end < count:
+            return super()._largest_window(count, slack)
+        if (count, slack) not in known:
+            known[count, slack] = self._largest_between(0, end, count, slack)
+        others = self._largest_between(end - count + 1, len(self.offsets), count, slack)
+        return max(known[count, slack], others)
 
     def by_file(self) -> dict[str, OpenSegment]:
         found, pages = {}, self.pages
@@ -91,6 +102,8 @@ class StitchedSegment(OpenSegment):
             )
             segment = OpenSegment(file, path, self.codes, places, claims, self.page_check)
             segment.checked = self.checked[own]
+            if first == 0:
+                segment._windows = self._first_windows
             found[path] = segment
         return found
 

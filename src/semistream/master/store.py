@@ -15,7 +15,9 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
+
+import numpy as np
 
 from semistream.errors import MasterTableError
 from semistream.master.files import Files
@@ -100,6 +102,12 @@ class LocalStore:
     def read(self, name: str) -> bytes:
         try:
             return self.files.read(self.path(name))
+        except OSError as error:
+            raise unreadable(self.path(name), error) from error
+
+    def read_array(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        try:
+            return self.files.read_array(self.path(name))
         except OSError as error:
             raise unreadable(self.path(name), error) from error
 

@@ -15,6 +15,8 @@ from semistream.engine.window.hash_window import HashWindow, QueueWindow, RingWi
 from semistream.engine.window.tuple_layout import WindowSize
 from semistream.kernels import states
 from semistream.keys import KeyCodec
+from semistream.master.changed import ChangedCodes
+from semistream.master.delta_codes import Delta, DeltaCodes
 from semistream.master.index import PageIndex
 
 TEXT = pa.schema([("k", pa.int64()), ("t", pa.string())])
@@ -137,7 +139,30 @@ def test_tuples_that_arrived_before_their_page_was_probed() -> None:
     assert len(window.proven(index, probed, 1)) == 1
     cut = np.array([True, False, False])  # a key goes on from page 0 to page 1
     index = PageIndex(codec, firsts, cut)
-    assert window.take(window.proven(index, probed, 100))[1].to_pylist() == [3]
+    assert window.take(window.proven(index, probed, 100))[1].to_pylist() == [0, 3]
+
+
+def test_a_key_in_two_pages_is_not_proven_absent_by_one() -> None:
+    window = window_of(QueueWindow, 8)
+    add(window, [10, 9])
+    codec, firsts = KeyCodec.for_types([pa.int64()]), np.array([0, 10, 20])
+    index = PageIndex(codec, firsts, np.array([True, False, False]))
+    found = window.proven(index, np.array([2, 2, 2], np.int32), 100)
+    assert window.take(found)[1].to_pylist() == [1]
+
+
+def test_keys_of_deltas_are_proven_absent_by_pages_of_the_delta() -> None:
+    window = window_of(QueueWindow, 8)
+    add(window, [5, 6, 7, 25])
+    codes = DeltaCodes(ChangedCodes(np.array([5, 6]), np.array([True, False])))
+    index = PageIndex(
+        KeyCodec.for_types([pa.int64()]), np.array([0, 10, 5]), np.zeros(3, np.bool_),
+        boundaries=[2], deltas=[Delta(codes, 2, 3)],
+    )  # fmt: skip
+    found = window.proven(index, np.array([2, 0, 0], np.int32), 100)
+    assert window.take(found)[1].to_pylist() == [1, 2], "6 is deleted, 7 would be in page 0"
+    found = window.proven(index, np.array([0, 0, 2], np.int32), 100)
+    assert window.take(found)[1].to_pylist() == [0, 1]
 
 
 def test_marks_are_cleared_when_a_slot_is_reused() -> None:

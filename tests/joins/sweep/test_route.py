@@ -79,6 +79,27 @@ def test_a_tuple_behind_the_sweep_waits_until_it_has_gone_round() -> None:
     assert route.sweeps == 1
 
 
+@pytest.mark.parametrize(
+    ("waiting", "order"), [(1, [3, 18, 5, 19, 7, 20]), (3, [3, 18, 19, 20, 5, 7])]
+)
+def test_folded_deltas_have_every_second_turn_or_all_while_many_wait_for_them(
+    waiting: int, order: list[int]
+) -> None:
+    route, window = route_of(1, [30, 30, 50, 50, 70, 70])
+    first = next_visits(route, window)
+    add(window, [180, 190, 200] * waiting)
+    route._stretches.own = 18  # the others are of folded deltas
+    visits = first + visits_of_rest(route, window)
+    assert [visit.pages.tolist() for visit in visits] == [[page] for page in order]
+
+
+def visits_of_rest(route: Route, window: StretchWindow) -> list[Visit]:
+    visits = []
+    while some := next_visits(route, window):
+        visits += some
+    return visits
+
+
 def test_a_drained_window_begins_with_a_new_sweep() -> None:
     """So that the next micro-batch is one visit, wherever the last one ended."""
     route, window = route_of(1, [110], most=8)

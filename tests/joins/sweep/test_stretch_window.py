@@ -90,6 +90,20 @@ def test_visits_gather_spare_chunks_for_the_next_shrink() -> None:
     assert len(slots) == 17
 
 
+def test_the_last_chunks_are_spared() -> None:
+    window = window_of(20, 1)
+    window.most_spare = 3
+    for _ in range(4):
+        add(window, list(range(20)))
+        for stretch in (0, 1):
+            slots, chunks = collect(window, stretch)
+            window.leave(slots)
+            window.free(slots, chunks)
+    assert add(window, [25] * 20) == 17
+    slots, _ = collect(window, 2)
+    assert max(slots) == 16, "no tuple moves when the window shrinks"
+
+
 def test_tuples_follow_their_stretches_to_another_version() -> None:
     """The pages of a folded delta come after those of the new version."""
     old = PageIndex(CODEC, np.array([0, 10, 5, 3]), np.zeros(4, np.bool_), boundaries=[2, 3])

@@ -13,6 +13,7 @@ import pytest
 import naive
 import semistream as ss
 from harness import build, check_books
+from semistream.joins.sweep.growing_index import GrowingIndex
 from semistream.testing import RecordingObserver
 
 KEYS = 20_000
@@ -276,11 +277,41 @@ def test_the_window_gives_way_to_an_index_that_grows(
         assert changing.run.stats.waiting > 2 * PUSH
         assert changing.run.memory.total <= changing.run.memory.budget
     after = changing.run.memory
-    assert after["page index"] > before["page index"] + 100_000
+    assert after["page index"] > before["page index"] + 60_000
     assert after["window"] < before["window"] - 50_000
     # A sweep has more than 40 visits; when all deltas are folded, their tuples are served before.
     assert max(changing.iterations[-80:]) <= 25
     changing.check()
+
+
+def test_the_window_gives_way_before_the_next_change_needs_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a change every 40 pushes, after the first ones none makes the window smaller itself."""
+    changing = Changing(tmp_path, adapt=False)
+    at_switches, ahead = [], []
+    monkeypatch.setattr(GrowingIndex, "shrink", noting(at_switches, GrowingIndex.shrink))
+    monkeypatch.setattr(GrowingIndex, "give_ahead", noting(ahead, GrowingIndex.give_ahead))
+    for number in range(12):
+        for _ in range(40):
+            changing.push()
+            memory = changing.run.memory
+            assert memory.total <= memory.budget
+            assert changing.run.plan.window.nbytes == memory["window"]
+        if number == 4:
+            at_switches.clear()
+        changing.upsert(np.arange(number * 300, number * 300 + 300))
+    assert at_switches == []
+    assert sum(ahead) >= 5
+    changing.check()
+
+
+def noting(results: list[Any], method: Any) -> Any:
+    def noted(*arguments: Any) -> Any:
+        results.append(method(*arguments))
+        return results[-1]
+
+    return noted
 
 
 def test_a_version_that_cannot_be_attached_loses_no_tuple(

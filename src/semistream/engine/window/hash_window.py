@@ -25,6 +25,7 @@ from semistream.keys import Codes, Mask
 from semistream.master.index import PageIndex
 
 _QUEUE_SAMPLE = 256  # tuples from which a position in the queue is estimated
+_PROVEN_AT_ONCE = 4096  # tuples that are looked at
 
 
 class HashWindow:
@@ -230,13 +231,13 @@ class QueueWindow(HashWindow):
 
     def proven(self, index: PageIndex, probed: Any, most: int) -> Slots:
         """Those of the oldest tuples whose page was probed after they arrived: keys are absent."""
-        slots = np.empty(min(most, 4096), np.int32)
-        found = kernels.window.proven(
-            index.firsts[: index.base_pages], index.continues, probed,
-            index.changed, index.changed_low, index.changed_high,
-            self.born, self.codes, self._newer, 4096, slots,
-        )  # fmt: skip
-        return slots[:found]
+        slots = np.empty(min(_PROVEN_AT_ONCE, self.count), np.int32)
+        kernels.window.oldest(self._newer, slots)
+        low, high = index.locate_codes(self.codes[slots])
+        is_single = low == high
+        is_probed = self.born[slots] < probed[np.where(is_single, low, 0)] if len(probed) else False
+        proven: Slots = slots[(low > high) | (is_single & is_probed)][:most]
+        return proven
 
     def with_code(self, code: int, start: int, most: int) -> tuple[Slots, int]:
         """Slots of waiting tuples with this code, and where to resume (-1: there are no more)."""

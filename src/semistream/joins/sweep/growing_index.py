@@ -2,7 +2,8 @@
 
 Dividing memory again would empty the window. So the window becomes smaller in place, in steps that
 also make room for the changes that come next. After a change, visits gather as many spare chunks as
-another one would take, so that it finds them free and need not wait for visits within one push.
+another one would take, and the window gives them at the end of a push: then the next change, whose
+push has enough to do, finds the room.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class GrowingIndex:
 
     def __init__(self, step_share: int) -> None:
         self._step_share = step_share
-        self._needed: int | None = None  # bytes of the table after the last change
+        self._needed: int | None = None  # bytes of the table after the last change,
+        self._wanted = 0  # and how many more another one may need
         self.chunks = 0
 
     def prepare(self, window: StretchWindow | None, new: MemoryPlan) -> None:
@@ -36,8 +38,8 @@ class GrowingIndex:
         before = self.plan.table - self.plan.growth if self._needed is None else self._needed
         self._needed = new.table - new.growth
         # The next change may be as large.
-        wanted = max(0, self._needed - before) + new.budget // self._step_share
-        window.most_spare = min(window.chunks_in(wanted), window.chunks // 8)
+        self._wanted = max(0, self._needed - before) + new.budget // self._step_share
+        window.most_spare = min(window.chunks_in(self._wanted), window.chunks // 8)
 
     def fits(self, window: StretchWindow, new: MemoryPlan) -> bool:
         """Whether the window can become smaller by as much, while tuples wait."""
@@ -51,6 +53,22 @@ class GrowingIndex:
         size = replace(self.plan.window, capacity=window.capacity, nbytes=window.nbytes)
         self.plan = replace(self.plan, table=table, growth=0, window=size)
         return self.plan
+
+    def give_ahead(self, window: StretchWindow, found: Sequence[Visit]) -> bool:
+        """Make the window smaller for the next change, once as many chunks are spare; returns
+        whether it did."""
+        if self._needed is None or not window.most_spare:
+            return False
+        lacking = self._needed + self._wanted - self.plan.table
+        chunks = window.chunks_in(lacking) if lacking > 0 else 0
+        if not 0 < chunks <= min(window.spare, window.free_chunks):
+            return False
+        assert self.plan.window is not None
+        window.shrink(chunks, found)
+        window.most_spare = 0  # until the next change
+        size = replace(self.plan.window, capacity=window.capacity, nbytes=window.nbytes)
+        self.plan = replace(self.plan, table=self.plan.table + lacking, growth=0, window=size)
+        return True
 
     @staticmethod
     def outgrown(plan: MemoryPlan, new: MemoryPlan) -> bool:

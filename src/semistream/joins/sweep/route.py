@@ -46,6 +46,7 @@ class Route:
         self.most_tuples = NEVER
         self.sweeps = 0  # how often it has gone round
         self._folded_turn = False
+        self._folded, self._swept = 0, 1  # tuples of the last turn of either
 
     def farthest(self, window: StretchWindow) -> int:
         """The stretch with waiting tuples to which the sweep comes last; -1 if none wait."""
@@ -84,13 +85,17 @@ class Route:
         empty if none wait. :meth:`find_pages` is to be called before a visit is made.
 
         ``first``: only those of stretches from this one on, apart from the sweep. Every second time
-        it is the turn of deltas that were folded, as they are kept until the next switch only.
+        it is the turn of deltas that were folded, as they are kept until the next switch only; and
+        every time while as many tuples wait for their stretches as for those of the sweep.
         """
         stretches = self._stretches
-        self._folded_turn = not self._folded_turn and self.waiting_from(window, stretches.own)
+        is_turn = self._folded >= self._swept or not self._folded_turn
+        self._folded_turn = is_turn and self.waiting_from(window, stretches.own)
         if first or self._folded_turn:
             begin = window.next_needed(first or stretches.own)
-            return self._visits(window, begin)[0] if begin >= first else []
+            visits = self._visits(window, begin)[0] if begin >= first else []
+            self._folded = sum(len(visit.slots) for visit in visits)
+            return visits
         begin = window.next_needed(self._position % len(stretches))
         if begin < 0:
             # Nobody waits, so this sweep is over: the next micro-batch is one visit from the first
@@ -100,6 +105,7 @@ class Route:
             return []
         self.sweeps += begin < self._position
         visits, self._position = self._visits(window, begin)
+        self._swept = sum(len(visit.slots) for visit in visits)
         return visits
 
     def _visits(self, window: StretchWindow, begin: int) -> tuple[list[Visit], int]:

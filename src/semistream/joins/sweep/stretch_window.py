@@ -201,8 +201,8 @@ class StretchWindow:
             rows,
             self._stretches.of(lambda: keys(rows)),
             self._stretches.firsts,
-            *self._stretches.changed,
-            self._stretches.first_page,
+            max(1, self._stretches.base),
+            self._stretches.deltas,
             self._size,
             self._head,
             self._fill,
@@ -290,6 +290,10 @@ class StretchWindow:
     def free(self, slots: Slots, chunks: Any) -> None:
         """Release the values of these tuples, and these chunks."""
         self.rows.free(slots)
+        if self.spare:  # the last ones are spared, so that few tuples move at the next shrink
+            spare = min(self.spare, self._free_count)
+            freed = np.sort(np.concatenate([self._free[:spare], chunks]))[::-1]
+            self._free[:spare], chunks = freed[:spare], freed[spare:]
         self._free[self._free_count : self._free_count + len(chunks)] = chunks
         self._free_count += len(chunks)
         if self.spare < self.most_spare:

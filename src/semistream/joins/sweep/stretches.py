@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream.master.delta_codes import DeltaTable, table_of
 from semistream.master.index import PageIndex
 
 _BYTES = 8 + 8 + 8  # first page, first code; newest chunk and how full it is, in the window
@@ -55,11 +56,11 @@ class Stretches:
         self.base = int(np.searchsorted(self.first_page[:-1], index.base_pages))  # their number
         # The number of those of this version; the others are of deltas that were folded since.
         self.own = max(1, int(np.searchsorted(self.first_page[:-1], index.own_pages)))
-        self.firsts = np.zeros(1, np.int64)  # codes at which the stretches of the base begin
-        if self.by_code and index.base_pages:
-            self.firsts = index.firsts[self.first_page[: self.base]].astype(np.int64)
-        # Codes that are not where the base would have them, and the page of each in a delta.
-        self.changed = index.changed, index.changed_low, index.changed_filter
+        self.firsts = np.zeros(len(self), np.int64)  # codes at which stretches begin
+        if self.by_code and len(index.firsts):
+            self.firsts = index.firsts[self.first_page[:-1]].astype(np.int64)
+        self._is_filtered = False
+        self._deltas = self._table_of_deltas()
         # A visit stays in one segment: these are the stretches after the last of each.
         ends = np.searchsorted(self.first_page, [*index.boundaries, len(index.continues)])
         self.segment_ends: list[int] = np.unique(np.maximum(ends, 1)).tolist()
@@ -85,6 +86,24 @@ class Stretches:
         bounds = [0, *self.index.boundaries, len(self.index.continues)]
         delta = bisect_right(bounds, int(self.first_page[stretch]), hi=len(bounds) - 1)
         return bounds[delta - 1], bounds[delta]
+
+    @property
+    def deltas(self) -> DeltaTable:
+        """For kernels: the changed codes and the stretches of each delta. A call makes a part of
+        the filters that are not complete."""
+        if not self._is_filtered:
+            for delta in self.index.deltas:
+                delta.codes.extend_filter()
+            self._deltas = self._table_of_deltas()
+        return self._deltas
+
+    def _table_of_deltas(self) -> DeltaTable:
+        deltas, first_page = self.index.deltas, self.first_page[:-1]
+        self._is_filtered = all(delta.codes.is_filtered for delta in deltas)
+        places = np.searchsorted(first_page, [(delta.first, delta.end) for delta in deltas])
+        return table_of(
+            [d.codes.rows(*place) for d, place in zip(deltas, places.tolist(), strict=True)]
+        )
 
     @property
     def nbytes(self) -> int:

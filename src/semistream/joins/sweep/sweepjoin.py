@@ -70,6 +70,7 @@ from semistream.joins.sweep.version_switch import VersionSwitch
 from semistream.joins.sweep.visit_match import VisitMatch
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
+from semistream.master.delta_codes import load_kernels
 from semistream.master.pages import PageSource
 
 LIMITS = Limits(start=0.3, idle=0.85)
@@ -229,6 +230,7 @@ class Sweep(Policy):
         self._offers = Offers(self.context, table, plan)
         self._matching = VisitMatch(self.context, self._window, self._visit_output, self._offers)
         self.admission.absent = self._absent_keys = AbsentKeys(plan.absent_bytes)
+        load_kernels()
 
     def gives_way(self, new: MemoryPlan) -> bool:
         return self._window is not None and self._index_growth.fits(self._window, new)
@@ -238,6 +240,13 @@ class Sweep(Policy):
         plan = self._index_growth.shrink(self._window, new, self._visits)
         self._set_enough(self._window)
         return plan
+
+    def give_ahead(self, plan: MemoryPlan) -> MemoryPlan:
+        window = self._window
+        if window is None or self.busy or not self._index_growth.give_ahead(window, self._visits):
+            return plan
+        self._set_enough(window)
+        return self._index_growth.plan
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         return self._index_growth.outgrown(plan, new)

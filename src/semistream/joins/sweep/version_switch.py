@@ -84,7 +84,10 @@ class VersionSwitch:
 
 def _is_elsewhere(index: PageIndex, codes: Codes, first: int, end: int) -> Mask:
     """Which codes have changed, and have no row in these pages: those of the base or of a delta."""
-    at = np.minimum(np.searchsorted(index.changed, codes), len(index.changed) - 1)
-    low, high = index.changed_low[at], index.changed_high[at]
-    is_here = (low <= high) & (low >= first) & (low < end)
-    return np.asarray((index.changed[at] == codes) & ~is_here)
+    deltas = index.deltas_of(codes)
+    places = np.array([delta.first for delta in index.deltas])[deltas]
+    is_here = (places >= first) & (places < end)
+    deleted = index.is_deleted(codes)
+    if deleted is not None:
+        is_here &= ~deleted
+    return np.asarray((deltas >= 0) & ~is_here)
