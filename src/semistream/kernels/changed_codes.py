@@ -51,7 +51,7 @@ def add(codes, words):
         words[bucket_of(code, len(words))] |= _bits(code)
 
 
-@compiled(inline=True)
+@compiled
 def find(code, deltas):
     """The row of the newest delta that has changed a code; -1 if none has."""
     for row in range(len(deltas)):

@@ -43,7 +43,7 @@ def place(
     first code of every stretch, among those of the newest of ``deltas`` that has changed the code,
     or among ``base_stretches``, the first ones. Returns (tuples placed, free chunks left).
     """
-    known = len(stretches) > 0
+    known, has_changes = len(stretches) > 0, len(deltas) > 0
     base_firsts = firsts[:base_stretches]
     base, slope = line(base_firsts)
     for i in range(len(rows)):
@@ -51,7 +51,7 @@ def place(
         if known:
             stretch = int(stretches[i])
         else:
-            delta = find(code, deltas)
+            delta = find(code, deltas) if has_changes else -1
             if delta < 0:
                 stretch = _stretch_of(code, base_firsts, base, slope)
             else:
