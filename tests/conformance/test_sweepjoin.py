@@ -149,12 +149,12 @@ def test_memory_moves_away_from_a_nearly_empty_window(master: ss.MasterTable) ->
     assert shares[-1] > 1.3 * shares[0]
 
 
-@pytest.mark.parametrize(("coldest", "grows"), [(0.0, False), (500.0, True)])
+@pytest.mark.parametrize(("coldest", "grows"), [(0.0, False), (0.1, True)])
 def test_memory_moves_to_where_it_gains_more(coldest: float, grows: bool) -> None:
     mover = MemoryMover(LIMITS)
     for _ in range(40):
-        mover.term = Term(tuples=1_000_000, hits=600_000, seconds=0.8, rounds=100_000)
-        mover.decide(coldest, row_bytes=150, window_bytes=10_000_000)
+        mover.term = Term(tuples=1_000_000, hits=600_000, seconds=0.8, rounds=1_000)
+        mover.decide(coldest, rows=20_000, front_bytes=3_000_000, window_bytes=10_000_000)
     assert mover.share == (LIMITS.most if grows else LIMITS.least)
     assert LIMITS.least < LIMITS.start < LIMITS.most
 

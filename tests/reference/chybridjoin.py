@@ -105,4 +105,5 @@ class CachedHybridJoin(hybridjoin.HybridJoin):
         cut = self.relation.cut_after(buffer[0] - 1), self.relation.cut_after(buffer[-1])
         hot = whole_keys(rows, frequencies, self.front.threshold, cut)
         self.front.admit(hot, self.call)  # lines 19 to 22
+        self.front.rounds += len(buffer) / len(self.relation.pages)
         return matched

@@ -114,3 +114,4 @@ class CachedIndexNestedLoopJoin(inlj.IndexNestedLoopJoin):
         if self.noted.total() >= self.span:
             self.noted.clear()
         self.noted[key] += 1
+        self.front.rounds += 1 / self.span

@@ -76,3 +76,4 @@ class CachedMeshJoin(meshjoin.MeshJoin):
         cut = self.relation.cut_after(pages[0] - 1), self.relation.cut_after(pages[-1])
         hot = whole_keys(partition, matches, self.front.threshold, cut)
         self.front.admit(hot, self.call)  # line 8
+        self.front.rounds += len(pages) / len(self.relation.pages)

@@ -35,8 +35,8 @@ AS_BUILT = {
 MOST_ROWS_PER_KEY = 16
 HIGHEST_FREQUENCY = 255
 FULL = 0.98  # of the rows
-PROBES_WHILE_FILLING, PROBES_WHEN_FULL = 1 / 8, 8  # for each row of the front stage
-MOST_EVICTIONS, FEWEST_EVICTIONS = 1 / 64, 1 / 2048  # for each probe
+PROBES_WHILE_FILLING = 1 / 8  # for each row of the front stage
+MANY_EVICTIONS, MOST_EVICTIONS, FEWEST_EVICTIONS = 1, 1 / 8, 1 / 256  # the same, in a round
 
 
 @dataclass
@@ -84,6 +84,7 @@ class FrontStage:
         self.rankings = 0
         self.probes = 0  # since the threshold moved last
         self.evicted = 0
+        self.rounds = 0.0  # visits of the whole table
 
     def rows_of(self, key: int | None) -> list[Row]:
         entry = self.entries.get(key) if key is not None else None
@@ -144,20 +145,24 @@ class FrontStage:
         self.entries[rows[0].key] = Entry(list(rows), frequency, self.rankings)
 
     def adapt(self) -> None:
-        """Move the threshold after enough probes, if there is reason to."""
+        """Move the threshold after enough probes, or a round, if there is reason to."""
         if not self.threshold_moves:
             return
-        filling = not self.evicted and self.held() < FULL * self.capacity
-        if self.probes < (PROBES_WHILE_FILLING if filling else PROBES_WHEN_FULL) * self.capacity:
-            return
-        if filling:
+        if not self.evicted and self.held() < FULL * self.capacity:
+            if self.probes < PROBES_WHILE_FILLING * self.capacity:
+                return
             self.threshold -= self.threshold // 4 or 1
-        elif self.evicted > MOST_EVICTIONS * self.probes:
-            self.threshold += 1
-        elif self.evicted < FEWEST_EVICTIONS * self.probes:
+        elif self.rounds < 1.0:
+            return
+        elif self.evicted > MANY_EVICTIONS * self.capacity:
+            self.threshold += 1 + self.threshold // 2
+        elif self.evicted > MOST_EVICTIONS * self.capacity:
+            self.threshold += 1 + self.threshold // 8
+        elif self.evicted < FEWEST_EVICTIONS * self.capacity:
             self.threshold -= 1
         self.threshold = max(1, self.threshold)
         self.probes = self.evicted = 0
+        self.rounds = 0.0
 
 
 class FrontPhase:

@@ -2,8 +2,8 @@
 ``engine/buffer_mover.py``).
 
 A run moves memory between front stage, disk buffer and window to where it gains more, so it ends
-near the sizes with the highest rate: the front stage within a factor of 1.4, the disk buffer within
-a factor of 2, where the rate hardly differs.
+near the highest rate: a front stage for which another one would save less than 5 %, and a disk
+buffer within a factor of 2 of the best.
 """
 
 from __future__ import annotations

@@ -173,7 +173,10 @@ class WindowPolicy(Policy):
             self.admit(vacant)
 
     def admit(self, vacant: int) -> int:
+        began = 0.0 if self._mover is None else self.context.clock()
         added = self.admission.admit(vacant, self._add)
+        if self._mover is not None:
+            self._mover.note_admission(self.context.clock() - began)
         self.full = self.admission.full
         count = self.window.count
         for mover in self._movers:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from semistream.engine.front.contract import CacheSize
 from semistream.engine.front.recorder import FrequencyRecorder
-
-LONG = 8 * 8  # probes, for a recorder with eight slots, after which its threshold changes
 
 
 def recorder(capacity: int, threshold: int = 2) -> FrequencyRecorder:
@@ -64,13 +63,18 @@ def test_the_threshold_falls_while_the_cache_fills() -> None:
     assert falls == sorted(falls, reverse=True)
 
 
-def test_the_threshold_rises_with_many_evictions() -> None:
+@pytest.mark.parametrize(("evictions", "threshold"), [(1, 4), (4, 4), (5, 5)])
+def test_the_threshold_rises_with_many_evictions(evictions: int, threshold: int) -> None:
     front = recorder(8, threshold=3)
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})
-    offer(front, {20: 3, 21: 3})
-    probe(front, [0] * LONG)
-    assert front.threshold == 4
+    for start in range(20, 20 + 2 * evictions, 2):
+        offer(front, {start: 3, start + 1: 3})
+    probe(front, [0] * 1000)
+    assert front.threshold == 3, "the round is not over"
+    front.age(1.0, 0)
+    probe(front, [0])
+    assert front.threshold == threshold
 
 
 def test_the_threshold_does_not_fall_between_two_bursts_of_evictions() -> None:
@@ -78,10 +82,11 @@ def test_the_threshold_does_not_fall_between_two_bursts_of_evictions() -> None:
     front = recorder(8, threshold=3)
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})
-    for start in range(8, 40, 4):
+    for start in range(8, 40, 4):  # a round each
         offer(front, {start + i: 3 for i in range(4)})  # evicts as many
         for _ in range(8):
-            probe(front, [0] * 15)
+            front.age(1 / 8, 100)
+            probe(front, [0] * 100)
             assert front.threshold >= 3
 
 
@@ -89,7 +94,8 @@ def test_the_threshold_falls_with_few_evictions() -> None:
     front = recorder(8, threshold=3)
     for start in (0, 4):
         offer(front, {start + i: 3 for i in range(4)})
-    probe(front, [0] * LONG)
+    front.age(1.0, 0)
+    probe(front, [0])
     assert front.threshold == 2
 
 

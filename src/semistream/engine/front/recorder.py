@@ -2,8 +2,8 @@
 
 A master row is admitted when it matches at least ``threshold`` waiting tuples at once, and evicts
 the least frequent row. The threshold adapts: it falls while the cache is not full (or evicts next
-to nothing), and rises when the cache evicts too much. Time is counted in probes, so the threshold
-adapts even if nothing is admitted.
+to nothing), and rises when the cache evicts too much. While the cache is being filled, time is
+counted in probes, so the threshold adapts even if nothing is admitted; then in rounds.
 
 | in the paper | here |
 |---|---|
@@ -40,10 +40,10 @@ from semistream.keys import Codes, Mask
 
 ENTRY_BYTES = 8 + 4 * 6  # code, bucket, chain, sibling, higher, lower, free slot
 _SENTINELS = 8 * LISTS  # of the frequency recorder
-# Probes per slot between changes of the threshold. Where hot rows are stored together, one disk
-# buffer in many has them: a shorter time would see no eviction, and let the threshold fall.
-_FILLING, _CHURNING = 1 / 8, 8
-_CHURN_MOST, _CHURN_LEAST = 1 / 64, 1 / 2048  # rows overwritten per probe
+_FILLING = 1 / 8  # probes per slot between changes of the threshold, until the cache is full
+# Evictions per slot for which the threshold changes, in a round: a visit of the whole table. Where
+# hot rows are stored together, one disk buffer in many has them; the others would let it fall.
+_CHURN_HIGH, _CHURN_MOST, _CHURN_LEAST = 1, 1 / 8, 1 / 256
 _FULL = 0.98  # of the slots
 _NO_SKETCH = np.zeros(0, np.uint8)
 _ADOPTED_AT_ONCE = 4096
@@ -65,8 +65,9 @@ class FrequencyRecorder:
         self._lower = np.arange(capacity + LISTS, dtype=np.int32)
         self._free = np.arange(capacity, dtype=np.int32)[::-1].copy()
         self._free_count = capacity
-        self._probes = 0  # in this round
+        self._probes = 0  # since the threshold was last judged
         self._evicted = 0
+        self._rounds = 0.0
         self._cold_rows: ColdRows | None = None
 
     def watch(self) -> None:
@@ -170,6 +171,7 @@ class FrequencyRecorder:
 
     def age(self, share: float, tuples: int) -> None:
         """A row keeps its rank; only the watched rows are aged."""
+        self._rounds += share
         if self._cold_rows is not None:
             self._cold_rows.age(share)
 
@@ -258,7 +260,7 @@ class FrequencyRecorder:
         return int(self._free_count - before)
 
     def _adapt(self) -> None:
-        """Adapt the threshold, if there were enough probes since the last change.
+        """Adapt the threshold, if enough has happened since it was last judged.
 
         A cache that evicts is full: long texts may fill the heap before all slots are used.
         """
@@ -266,14 +268,20 @@ class FrequencyRecorder:
             if self._probes < _FILLING * self.capacity:
                 return
             self.threshold -= self.threshold // 4 or 1
-        elif self._probes < _CHURNING * self.capacity:
+        elif self._rounds < 1.0:
             return
-        elif self._evicted > _CHURN_MOST * self._probes:
-            self.threshold += 1
-        elif self._evicted < _CHURN_LEAST * self._probes:
+        elif self._evicted > _CHURN_HIGH * self.capacity:
+            self.threshold += 1 + self.threshold // 2
+        elif self._evicted > _CHURN_MOST * self.capacity:
+            self.threshold += 1 + self.threshold // 8
+        elif self._evicted < _CHURN_LEAST * self.capacity:
             self.threshold -= 1
         self.threshold = max(1, self.threshold)
+        self._restart()
+
+    def _restart(self) -> None:
         self._probes = self._evicted = 0
+        self._rounds = 0.0
 
     def forget(self, codes: Codes) -> int:
         """Drop these keys: their rows have changed. Returns the rows dropped."""
@@ -284,7 +292,7 @@ class FrequencyRecorder:
 
     def clear(self) -> int:
         dropped = self._evict(self.capacity)
-        self._probes = self._evicted = 0
+        self._restart()
         if self._cold_rows is not None:
             self._cold_rows = ColdRows(self.capacity)  # those that it counted are gone
         return dropped

@@ -284,11 +284,13 @@ class Sweep(Policy):
             self._visit_output.hand_over()  # nothing waits, so every slot can be given back
         vacant = window.vacant
         self.full = not vacant
+        began = 0.0 if self._mover is None else self.context.clock()
         if vacant:
             self._reads.request(self._visits, self._reads.ahead)
             self.admission.admit(vacant, self._add)
             self.full = self.admission.full or self._lacks_room(window)
         if self._mover is not None:
+            self._mover.note_admission(self.context.clock() - began)
             self._mover.note_window(window.count, self.full)
 
     def check_batch(self, batch: pa.RecordBatch) -> None:
