@@ -190,6 +190,7 @@ source:
   where: a > 0
 lookups:
   - master: x
+    mapped: resident
     sql:
       url: sqlite:///x
       table: t
@@ -359,8 +360,8 @@ def test_every_field_wrong_once(field: str, tmp_path: Path) -> None:
         (
             "how: left",
             "zzz: 1",
-            "10: lookups.0.zzz: unknown field 'zzz'; valid fields: master, sql, on, how, select, "
-            "where, as_of, sync, max_age, too_old",
+            "10: lookups.0.zzz: unknown field 'zzz'; valid fields: master, sql, mapped, on, how, "
+            "select, where, as_of, sync, max_age, too_old",
         ),
         (
             "output: parquet",
