@@ -94,7 +94,7 @@ def advance_hand(hits, hand, steps):
     Returns (the entries' slots, their hits before, the hand's new position).
     """
     slots = np.empty(steps, np.int32)
-    values = np.empty(steps, np.int32)
+    values = np.empty(steps, np.int16)  # NumPy sorts these by radix
     found = 0
     for _ in range(steps):
         if hits[hand] > 0:

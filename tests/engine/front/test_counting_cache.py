@@ -97,6 +97,18 @@ def test_hits_of_the_coldest_rows() -> None:
     assert front.coldest == pytest.approx(6, rel=0.3)
 
 
+def test_the_hand_advances_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long time without evictions does not make one offer slow."""
+    monkeypatch.setattr("semistream.engine.front.counting_cache._HAND_AT_ONCE", 3)
+    front = cache_of(8)
+    offer(front, {key: 1 + key for key in range(8)})
+    front.age(1.0, 48)
+    for begin, admitted in ((100, 3), (200, 3), (300, 2), (400, 0)):
+        newcomers = range(begin, begin + 8)
+        offer(front, dict.fromkeys(newcomers, 100))
+        assert len(held(front) & set(newcomers)) == admitted
+
+
 @pytest.mark.parametrize("capacity", [1, 3, 8])
 def test_the_most_used_rows_move_to_another_cache(capacity: int) -> None:
     old, new = cache_of(8), cache_of(capacity)

@@ -29,6 +29,7 @@ ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
 _SKETCH_COUNTERS = 8  # per row
 _SPAN = 4  # minimum tuples per cached row before counts are halved
 _ADOPTED_AT_ONCE = 4096
+_HAND_AT_ONCE = 1 << 14  # slots, below 1 ms: what is due after a time without evictions is more
 
 
 class CountingCache:
@@ -195,9 +196,9 @@ class CountingCache:
     def _evict_below(self, frequencies: Any) -> int:
         """Evict a colder entry, if any, for each frequency, largest first; returns the rows."""
         slots, hits, self._hand = kernels.counting_cache.advance_hand(
-            self._hits, self._hand, int(self._due)
+            self._hits, self._hand, steps := min(int(self._due), _HAND_AT_ONCE)
         )
-        self._due -= int(self._due)
+        self._due -= steps
         order = np.argsort(hits, kind="stable")
         # Hits are halved once per span, so in the long run the counter shows twice the hits.
         if len(hits) > 3:
