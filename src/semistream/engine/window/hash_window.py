@@ -235,6 +235,9 @@ class QueueWindow(HashWindow):
         kernels.window.oldest(self._newer, slots)
         low, high = index.locate_codes(self.codes[slots])
         is_single = low == high
+        if index.has_spanning_keys:  # a page of the base that cuts a key proves nothing
+            before = index.continues[np.maximum(low - 1, 0)] & (low > 0)
+            is_single &= (low >= index.base_pages) | ~(index.continues[low] | before)
         is_probed = self.born[slots] < probed[np.where(is_single, low, 0)] if len(probed) else False
         proven: Slots = slots[(low > high) | (is_single & is_probed)][:most]
         return proven
