@@ -38,6 +38,14 @@ def look_up(
             first[j] = heads[first[j]]
             if first[j] >= 0:
                 prefetch(held, first[j])
+                prefetch(chain, first[j])
+                prefetch(hits, first[j])
+        for j in range(block):  # the second key of a bucket, where the first one is another
+            slot = first[j]
+            if slot >= 0 and held[slot] != codes[i + j]:
+                first[j] = slot = chain[slot]
+                if slot >= 0:
+                    prefetch(held, slot)
         for j in range(block):
             slot = first[j]
             if len(valid) != 0 and not valid[i + j]:
@@ -65,13 +73,26 @@ def look_up(
 
 
 @compiled(inline=True)
+def _counters(code, counters):
+    """The two counters of a key in a sketch."""
+    return bucket_of(code, counters), bucket_of((code ^ (code >> 15)) * _OTHER, counters)
+
+
+@compiled(inline=True)
+def prefetch_counters(code, sketch):
+    if len(sketch) != 0:
+        one, two = _counters(code, len(sketch))
+        prefetch(sketch, one)
+        prefetch(sketch, two)
+
+
+@compiled(inline=True)
 def add_to_sketch(code, count, sketch):
     """Add to a key's count in the sketch, if there is one; returns the new count. Each key has
     two counters, and the smaller one is an upper bound, as in a count-min sketch."""
     if len(sketch) == 0:
         return min(count, _MOST)
-    one = bucket_of(code, len(sketch))
-    two = bucket_of((code ^ (code >> 15)) * _OTHER, len(sketch))
+    one, two = _counters(code, len(sketch))
     value = min(min(sketch[one], sketch[two]) + count, _MOST)
     sketch[one], sketch[two] = max(sketch[one], value), max(sketch[two], value)
     return value

@@ -227,8 +227,12 @@ def measure(slots, column, headers, positions, offsets, valid):
     """Write the offsets of the gathered values of one column; returns (bytes, nulls)."""
     total, nulls = 0, 0
     offsets[0] = 0
+    places = positions[:, column]
     for i in range(len(slots)):
-        position = positions[slots[i], column]
+        if i + 2 * _AHEAD < len(slots):
+            prefetch(places, slots[i + 2 * _AHEAD])
+            prefetch(headers, 2 * places[slots[i + _AHEAD]])
+        position = places[slots[i]]
         if position >= 0:
             total += headers[2 * position + 1]
             valid[i] = True

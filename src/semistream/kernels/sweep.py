@@ -12,7 +12,7 @@ from numba import carray
 
 from semistream.kernels.changed_codes import END_PLACE, FIRST_PLACE, find
 from semistream.kernels.compile import compiled
-from semistream.kernels.counting_cache import add_to_sketch
+from semistream.kernels.counting_cache import add_to_sketch, prefetch_counters
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.sorted_codes import first_row, line
 from semistream.kernels.states import MATCHED, REFUSED, WAITING
@@ -289,6 +289,8 @@ def hot_keys(places, rows, pairs, codes, sketch, least):
     worth = np.empty(len(rows), np.int64)
     found, begin = 0, 0
     for i in range(1, len(rows) + 1):
+        if i + _AHEAD < len(rows):
+            prefetch_counters(codes[pairs[i + _AHEAD]], sketch)
         if i < len(rows) and codes[pairs[i]] == codes[pairs[begin]]:
             continue
         per_tuple = 1
