@@ -11,8 +11,9 @@ The elasticity is what one row more would be hit, the hits of the coldest rows, 
 average row: 1 for a uniform stream, near 0 where few keys have most tuples. Memory moves if a clear
 part of the seconds per tuple is saved, because the window must be empty for a move, which costs
 about a round: in large steps and at growing intervals. A move after which tuples cost more than
-before is taken back. When the share of hits has changed, the next decisions come soon again: the
-hot keys, or the table, are others.
+before is taken back. A machine may be slow for a second, so this takes two measurements, and the
+move may be tried again, after four times as many rounds. When the share of hits has changed, the
+next decisions come soon again: the hot keys, or the table, are others.
 
 A policy reports what it does (``note_window``, ``note_seconds``, ``note_admission``,
 ``round_done``), admits no tuple while ``drains``, plans with ``share`` when no tuple waits, and
@@ -83,6 +84,7 @@ class Trial(NamedTuple):
     share: float
     cost: float  # seconds per tuple
     between: tuple[float, float]
+    looked_worse: bool = False  # by one measurement since the move
 
 
 class MemoryMover:
@@ -234,17 +236,17 @@ class MemoryMover:
         """
         term = self.term
         missed = term.tuples - term.hits
-        if term.rounds < self._interval or not missed:
+        trial = self._trial
+        interval = self._interval if trial is None else _FIRST_INTERVAL
+        if term.rounds < interval or not missed:
             return False
         self.term = Term()
         cost = (term.admission + term.seconds) / term.tuples
-        before, self._trial = self._trial, None
-        if before is not None and cost > _WORSE * before.cost:
-            low, high = before.between
-            self._between = (
-                (before.share, high) if self.share < before.share else (low, before.share)
-            )
-            self.share = before.share
+        if trial is not None and cost > _WORSE * trial.cost:
+            if not trial.looked_worse:
+                self._trial = trial._replace(looked_worse=True)
+                return False
+            self.share, self._between, self._trial = trial.share, trial.between, None
             self._interval *= 4
             return True
         hits, waiting = term.hits / term.tuples, term.seconds / missed
@@ -261,6 +263,7 @@ class MemoryMover:
             wait = missed * (serve + (waiting - serve) / window)
             return ((1.0 - hits) * waiting - wait) / max(cost, 1e-30)
 
+        self._trial = None
         share = max(self._candidates(), key=saved, default=self.share)
         if saved(share) < _WORTH:
             self._interval *= 2
