@@ -7,9 +7,11 @@
 A cell is measured by two processes, one per checkout, pinned to one core. Both warm up; then they
 take turns of a fraction of a second (lab/turns_cell.py). The ratio (now / before) is that of the
 rows which each has returned in all its turns; the median of the turns' ratios is shown beside it.
-``--rounds`` repeats a cell with new processes, as memory that moves may settle in different places:
-the ratio is over all rounds. Each checkout has an R of its own under .data/, in its own format. The
-exit code is 1 if the ratio is below --least for any cell.
+A cell is measured again with new processes, as memory that moves may settle in different places:
+``--rounds`` times, and up to ``--most-rounds`` times while its ratio is too close to --least for
+so few rounds (NOISE). The ratio is over all rounds. ``--every-cell`` measures what `make bench`
+and `make bench-sweep --parts cells` have at one budget. Each checkout has an R of its own under
+.data/, in its own format. The exit code is 1 if the ratio is below --least for any cell.
 
 With ``--measure instructions`` the ratio is instructions before / instructions now, on a smaller R
 (lab/turns_report.py); results go to lab/results/turns.json.
@@ -20,6 +22,7 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
 from statistics import median
@@ -30,11 +33,12 @@ from rich.table import Table
 
 import semistream as ss
 from lab import machine, turns_report
-from lab.bench_engine import RESULTS, SLOW
+from lab.bench_engine import RESULTS, SLOW, SMALL_PUSH
 from lab.engine_cell import PUSH
 from lab.turns_cell import HERE, Slice, Turn, environment
 
 ROWS = 2_000_000
+NOISE = 0.05  # by which the ratios of two rounds with the same code often differ
 PREPARE = (
     "import sys; from lab.engine_data import EngineData; data = EngineData(int(sys.argv[1]), 1); "
     "data.prepare(print, lmdb=False); data.warm()"
@@ -57,11 +61,15 @@ def rate(slices: list[Slice]) -> float:
 
 
 def compare(
-    before: Path, cell: dict[str, Any], rounds: int, turns: int, seconds: float
-) -> tuple[float, float, float]:
-    """The rates of both checkouts, before and now, and the median ratio of their turns."""
+    before: Path, cell: dict[str, Any], options: argparse.Namespace
+) -> tuple[float, float, float, int]:
+    """The rates of both checkouts, before and now, the median ratio of their turns, the rounds."""
     slices: dict[Path, list[Slice]] = {before: [], HERE: []}
-    for number in range(rounds):
+    turns, seconds, number = options.turns, options.seconds, 0
+    while number < options.rounds or (
+        number < options.most_rounds
+        and is_close(rate(slices[HERE]) / rate(slices[before]), options.least, number)
+    ):
         order = (before, HERE) if number % 2 == 0 else (HERE, before)
         processes = {checkout: Turn(checkout, cell) for checkout in order}
         for turn in range(turns + 1):
@@ -71,9 +79,28 @@ def compare(
                     slices[checkout].append(found)
         for process in processes.values():
             process.close()
+        number += 1
     pairs = zip(slices[before], slices[HERE], strict=True)
     ratios = [rate([now]) / rate([was]) for was, now in pairs if was.rows and now.rows]
-    return rate(slices[before]), rate(slices[HERE]), median(ratios)
+    return rate(slices[before]), rate(slices[HERE]), median(ratios), number
+
+
+def is_close(ratio: float, least: float, rounds: int) -> bool:
+    """Whether a ratio may be on the other side of ``least`` by chance, above as well as below."""
+    return abs(ratio - least) < 2 * NOISE / rounds**0.5
+
+
+def every_cell(joins: list[str], percents: list[float]) -> list[tuple[Any, ...]]:
+    """The cells of `make bench` and `make bench-sweep --parts cells`, without budgets."""
+    streams = [("warm", 1.0, "scattered", PUSH), ("warm", 1.0, "scattered", SMALL_PUSH)]
+    streams += [("direct", exponent, "scattered", PUSH) for exponent in (0.0, 0.5, 1.0)]
+    streams += [("direct", exponent, "clustered", PUSH) for exponent in (0.5, 1.0)]
+    return [
+        (mode, percent, exponent, ranks, push, join)
+        for percent in percents
+        for mode, exponent, ranks, push in streams
+        for join in joins
+    ]
 
 
 def cell_of(join: str, percent: float, **others: Any) -> dict[str, Any]:
@@ -106,14 +133,17 @@ def main() -> int:
     columns = "join", "memory", "reads", "exponent", "before", "now", "ratio", "median ratio"
     table = Table(*columns, title="million tuples/s")
     slower = 0
-    drawn = product(
+    joins, percents = options.joins.split(","), [*map(float, options.percents.split(","))]
+    drawn: Iterable[tuple[Any, ...]] = product(
         options.modes.split(","),
-        map(float, options.percents.split(",")),
+        percents,
         map(float, options.exponents.split(",")),
         options.ranks.split(","),
         map(int, options.pushes.split(",")),
-        options.joins.split(","),
+        joins,
     )
+    if options.every_cell:
+        drawn = every_cell(joins, percents)
     for mode, percent, exponent, ranks, push, join in drawn:
         cell = cell_of(
             join,
@@ -125,12 +155,13 @@ def main() -> int:
             exponent=exponent,
             scattered=ranks == "scattered",
         )
-        was, now, middle = compare(before, cell, options.rounds, options.turns, options.seconds)
+        was, now, middle, rounds = compare(before, cell, options)
         slower += now / was < options.least
         keys = f"{exponent:g}, {ranks}" + ("" if push == PUSH else f", pushes of {push:,}")
-        rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}", f"{now / was:.2f}", f"{middle:.2f}"
+        rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}", f"{now / was:.3f}", f"{middle:.2f}"
         table.add_row(join, f"{percent:g} %", mode, keys, *rates)
-        console.print(f"{join}, {percent:g} %, {mode}, {keys}: {now / was:.3f} ({middle:.3f})")
+        name = f"{join}, {percent:g} %, {mode}, {keys}"
+        console.print(f"{name}: {now / was:.3f} (median {middle:.3f}, rounds {rounds})")
     console.print(table)
     console.print(f"load {machine.load()}")
     return 1 if slower else 0
@@ -149,6 +180,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ranks", default="scattered", help="scattered, clustered or both")
     parser.add_argument("--pushes", default=str(PUSH), help="tuples per push")
     parser.add_argument("--rounds", type=int, default=1, help="pairs of processes")
+    parser.add_argument("--most-rounds", type=int, default=1, help="while a ratio is in doubt")
+    parser.add_argument("--every-cell", action="store_true", help="instead of modes to pushes")
     parser.add_argument("--turns", type=int, default=12, help="of each process")
     parser.add_argument("--seconds", type=float, default=0.4, help="of a turn")
     parser.add_argument(

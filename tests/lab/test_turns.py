@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.bench_turns import cell_of, prepare, rate
+from lab.bench_turns import cell_of, every_cell, is_close, prepare, rate
 from lab.instruction_cell import COUNTED, Cell, WorkClock, in_a_fork
 from lab.instructions import Count, compared, difference, parse_counts
 from lab.turns_cell import HERE, Slice, Turn
@@ -133,3 +133,23 @@ def test_a_process_that_cannot_measure_says_why(
     prepare(HERE, 1_000)
     with pytest.raises(RuntimeError, match=r"meshjoin with .* cannot hold one page"):
         Turn(HERE, {**cell_of("meshjoin", 1.0), "rows": 1_000})
+
+
+@pytest.mark.parametrize(
+    ("ratio", "rounds", "is_in_doubt"),
+    [
+        *[(1.0, 1, True), (1.0, 8, True), (0.9, 1, True), (1.1, 1, False), (0.8, 1, False)],
+        *[(1.05, 1, True), (1.05, 4, False), (0.9, 4, False)],
+    ],
+)
+def test_a_ratio_near_the_target_needs_more_rounds(
+    ratio: float, rounds: int, is_in_doubt: bool
+) -> None:
+    assert is_close(ratio, 0.97, rounds) is is_in_doubt
+
+
+def test_every_cell_of_two_benchmarks() -> None:
+    cells = every_cell(["hybridjoin", "sweepjoin"], [10.0])
+    assert len(cells) == len(set(cells)) == 14
+    assert ("direct", 10.0, 0.5, "clustered", 50_000, "sweepjoin") in cells
+    assert ("warm", 10.0, 1.0, "scattered", 100, "hybridjoin") in cells

@@ -41,7 +41,6 @@ from semistream.kernels.intrinsics import (
     store_uint8,
 )
 
-
 _AHEAD = 8  # rows whose texts are prefetched
 _SCATTERED = 8  # rows per page, below which they are
 _LINE = 64  # bytes of a cache line
