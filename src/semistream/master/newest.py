@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from semistream.errors import MasterTableError
@@ -36,11 +39,27 @@ class NewestVersion:
         self._version = version
         names = map(manifests.manifest_name, (version, version + 1))
         self._own, self._following = map(store.path, names)
+        self._folder: int | None = None
+        self._is_open = False
 
     def find(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        exists = self._store.files.exists
-        if not exists(self._following) and exists(self._own):
+        if not self._is_open:
+            self._open_folder()
+        exists, folder = self._store.files.exists, self._folder
+        if not exists(self._following, folder) and exists(self._own, folder):
             return self._version
         versions = manifests.list_versions(self._store)
         return versions[-1] if versions else self._version
+
+    def _open_folder(self) -> None:
+        """Later calls need not follow the folder's path. If another folder takes its place, the own
+        version is missing in this one, and :meth:`find` looks by path."""
+        self._is_open = True
+        path_only = getattr(os, "O_PATH", 0)
+        try:
+            self._folder = self._store.files.open(self._own.parent, path_only)
+        except OSError:  # as on Windows
+            return
+        weakref.finalize(self, os.close, self._folder)
+        self._own, self._following = Path(self._own.name), Path(self._following.name)
