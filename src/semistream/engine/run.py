@@ -202,19 +202,22 @@ class Run:
     # -- the loop --------------------------------------------------------------------------
 
     def _serve(self, more: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
-        output, stats = self._output, self.stats
+        output, stats, work = self._output, self.stats, self._work
         while True:
             while output:
                 yield output.pop()
             if self._closed:
                 return
             began = time.perf_counter()  # not the run's clock, which decisions may depend on
-            goes_on = more()
-            if goes_on:
-                self._work()
-            else:
-                self._policy.hand_over()
-            stats.seconds += time.perf_counter() - began
+            try:
+                goes_on = more()
+                while goes_on and not output and not self._closed:
+                    work()
+                    goes_on = more()
+                if not goes_on:
+                    self._policy.hand_over()
+            finally:
+                stats.seconds += time.perf_counter() - began
             if not goes_on and not output:
                 self._plan = self._policy.give_ahead(self._plan)
                 return
