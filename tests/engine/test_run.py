@@ -225,6 +225,7 @@ def test_a_run_that_is_closed_within_an_iteration_goes_no_further() -> None:
     run, policy = open_run()
     list(run.push(batch(1, 2)))
     policy.begin = run.close  # as a callback may
+    policy.hand_over = lambda: pytest.fail("nothing is attached")
     assert list(run.flush()) == []
     assert policy.held == 2
 
