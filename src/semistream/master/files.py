@@ -23,7 +23,7 @@ class Files:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries)
 
-    def exists(self, path: Path, folder: int | None = None) -> bool:
+    def exists(self, path: Path | str, folder: int | None = None) -> bool:
         """Whether there is a file; also False if the system cannot tell, where ``stat`` raises.
 
         ``folder``: a descriptor of the folder that a relative path begins at.

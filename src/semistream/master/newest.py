@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 from semistream.errors import MasterTableError
@@ -38,7 +37,8 @@ class NewestVersion:
         self._store = store
         self._version = version
         names = map(manifests.manifest_name, (version, version + 1))
-        self._own, self._following = map(store.path, names)
+        self._paths = [store.path(name) for name in names]
+        self._own, self._following = map(str, self._paths)
         self._folder: int | None = None
         self._is_open = False
 
@@ -58,8 +58,8 @@ class NewestVersion:
         self._is_open = True
         path_only = getattr(os, "O_PATH", 0)
         try:
-            self._folder = self._store.files.open(self._own.parent, path_only)
+            self._folder = self._store.files.open(self._paths[0].parent, path_only)
         except OSError:  # as on Windows
             return
         weakref.finalize(self, os.close, self._folder)
-        self._own, self._following = Path(self._own.name), Path(self._following.name)
+        self._own, self._following = (path.name for path in self._paths)
