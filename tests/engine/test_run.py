@@ -221,6 +221,15 @@ def test_closing_twice_detaches_once_and_ends_iterators() -> None:
     assert values(rows) == []
 
 
+def test_a_run_that_is_closed_within_an_iteration_goes_no_further() -> None:
+    run, policy = open_run()
+    list(run.push(batch(1, 2)))
+    policy.begin = run.close  # as a callback may
+    policy.hand_over = lambda: pytest.fail("nothing is attached")
+    assert list(run.flush()) == []
+    assert policy.held == 2
+
+
 def test_memory_is_the_policys_and_the_index() -> None:
     source = pages_of([[1], [2], [3]])
     run, _ = open_run(source)

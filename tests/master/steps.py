@@ -46,7 +46,7 @@ class Steps(Files):
         return not self._planned and self._numbered is None
 
     def _step(self, step: str, *args: Any, **kwargs: Any) -> Any:
-        paths = [arg for arg in args if isinstance(arg, Path)]
+        paths = [arg for arg in args if isinstance(arg, Path | str)]
         path = str(paths[-1] if paths else args[0].name)
         self._by_name("before", step, path)
         if not self._inside:

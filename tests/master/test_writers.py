@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -254,6 +256,34 @@ def test_supported_key_types_of_delete(tmp_path: Path) -> None:
     single = MasterTable.build(data, tmp_path / "s", key="a")
     assert single.delete(pa.array([1, None])).num_rows == 3
     assert MasterTable.open(tmp_path / "s").delete(iter([2, 3])).num_rows == 1
+
+
+def test_the_newest_version_of_a_table_in_another_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder may be moved, or another one may take its place."""
+    monkeypatch.chdir(tmp_path)
+    table = MasterTable.build(numbers(10), "t", key="id")
+    assert table.newest_version() == 1
+    shutil.move("t", "moved")
+    MasterTable.open("moved").upsert(row(1, "a"))
+    other = MasterTable.build(numbers(10), "t", key="id")
+    for i in range(3):
+        other = other.upsert(row(i, "x"))
+    assert table.newest_version() == 4
+    shutil.rmtree("moved")
+    assert table.newest_version() == 4
+
+
+def test_the_folder_of_a_table_that_nobody_uses_is_closed(table: MasterTable) -> None:
+    def opened() -> int:
+        gc.collect()
+        return len(os.listdir("/dev/fd"))
+
+    before = opened()
+    for _ in range(3):
+        assert MasterTable.open(table.path).newest_version() == 1
+    assert opened() == before
 
 
 def test_newest_version_is_cheap(table: MasterTable) -> None:

@@ -84,9 +84,11 @@ class Admission:
             self.full = True
             hit_rows, hit_slots = _before(stop, hit_rows, hit_slots)
             unmatched = unmatched[: np.searchsorted(unmatched, stop)]
-        self._emit_hits(part, hit_rows, hit_slots)
-        output.emit_unmatched_rows(part.batch, unmatched)
-        self._context.stats.unmatched += len(unmatched)
+        if len(hit_rows):
+            self._emit_hits(part, hit_rows, hit_slots)
+        if len(unmatched):
+            output.emit_unmatched_rows(part.batch, unmatched)
+            self._context.stats.unmatched += len(unmatched)
         intake.consume(stop)
         return added
 
@@ -153,8 +155,6 @@ class Admission:
         return rows, slots, refused
 
     def _emit_hits(self, part: Slice, rows: Rows, slots: Any) -> None:
-        if not len(rows):
-            return
         stats, binding = self._context.stats, self._context.binding
         hit = len(rows) if self.unique else int(np.count_nonzero(np.diff(rows)) + 1)
         stats.front_stage_hits += hit

@@ -27,7 +27,7 @@ class Output:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._binding = context.binding
-        self._ready: deque[pa.RecordBatch] = deque()
+        self.ready: deque[pa.RecordBatch] = deque()
         self.most_rows = 1
         self._planned_bytes = 0
         self._planned_rows = 1
@@ -55,24 +55,24 @@ class Output:
             self.few_rows = max(0, min(FEW_ROWS, self.most_rows, few))
 
     def __bool__(self) -> bool:
-        return bool(self._ready)
+        return bool(self.ready)
 
     @property
     def nbytes(self) -> int:
         """Bytes of the batches that the caller has not taken."""
-        total = sum(int(rows.get_total_buffer_size()) for rows in self._ready)
+        total = sum(int(rows.get_total_buffer_size()) for rows in self.ready)
         return total + self._beside
 
     def pop(self) -> pa.RecordBatch:
-        rows = self._ready.popleft()
-        if not self._ready:
+        rows = self.ready.popleft()
+        if not self.ready:
             self._beside = 0
         self._context.stats.rows_out += rows.num_rows
         return rows
 
     def emit(self, stream: Sequence[pa.Array], master: Sequence[pa.Array]) -> None:
         rows = pa.RecordBatch.from_arrays([*stream, *master], schema=self._binding.schema)
-        self._ready.append(rows)
+        self.ready.append(rows)
 
     def begin_few(self, count: int) -> Message:
         """Start a batch of at most ``few_rows`` rows; see :meth:`emit_few`."""
@@ -87,7 +87,7 @@ class Output:
         rows = self._message.finish()
         if rows is None:
             return False
-        self._ready.append(rows)
+        self.ready.append(rows)
         self._beside += self._message.overhead
         return True
 

@@ -90,7 +90,7 @@ class Run:
         self._context.observer.pushed(batch.num_rows)
         if batch.num_rows or version != self.version:
             self._intake.push(batch, version)
-        return self._serve(lambda: bool(self._intake) or self._policy.busy)
+        return self._serve(self._has_input)
 
     def requeue(self, batch: pa.RecordBatch) -> None:
         """Queue tuples that were counted before: shed or parked ones that come back."""
@@ -107,12 +107,14 @@ class Run:
         self._check_open()
         stats, policy = self.stats, self._policy
         target = stats.iterations + 1
-        return self._serve(lambda: policy.busy or (stats.iterations < target and self._unfinished))
+        return self._serve(
+            lambda: policy.busy or (stats.iterations < target and self._is_unfinished())
+        )
 
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Serve all waiting tuples."""
         self._check_open()
-        return self._serve(lambda: self._unfinished)
+        return self._serve(self._is_unfinished)
 
     def close(self) -> None:
         """Release memory and files. Waiting tuples are discarded: flush first."""
@@ -202,20 +204,24 @@ class Run:
     # -- the loop --------------------------------------------------------------------------
 
     def _serve(self, more: Callable[[], bool]) -> Iterator[pa.RecordBatch]:
-        output, stats = self._output, self.stats
+        output, stats, work = self._output, self.stats, self._work
+        ready = output.ready
         while True:
-            while output:
+            while ready:
                 yield output.pop()
             if self._closed:
                 return
             began = time.perf_counter()  # not the run's clock, which decisions may depend on
-            goes_on = more()
-            if goes_on:
-                self._work()
-            else:
-                self._policy.hand_over()
-            stats.seconds += time.perf_counter() - began
-            if not goes_on and not output:
+            try:
+                goes_on = more()
+                while goes_on and not ready and not self._closed:
+                    work()
+                    goes_on = more()
+                if not goes_on and not self._closed:
+                    self._policy.hand_over()
+            finally:
+                stats.seconds += time.perf_counter() - began
+            if not (goes_on or ready or self._closed):
                 self._plan = self._policy.give_ahead(self._plan)
                 return
 
@@ -245,8 +251,10 @@ class Run:
         self._policy.hand_over()
         return not self._output
 
-    @property
-    def _unfinished(self) -> bool:
+    def _has_input(self) -> bool:
+        return bool(self._intake) or self._policy.busy
+
+    def _is_unfinished(self) -> bool:
         return bool(self._intake) or self._policy.busy or self._policy.held > 0
 
     def _check_open(self) -> None:
@@ -273,8 +281,10 @@ class Run:
 
     def _make_room(self, batch: pa.RecordBatch) -> None:
         """Plan at the first batch; later, check that output has room for two of the widest rows."""
-        notable = self._plan.budget // 64
         layout = self._stream.layout
+        if layout is not None and layout.widths.is_fixed:
+            return  # no row is wider than those of the first batch
+        notable = self._plan.budget // 64
         widths = RowWidths(batch.schema.types) if layout is None else layout.widths
         widest = max(self._stream.widest, widths.longest(batch, notable))
         if layout is None:

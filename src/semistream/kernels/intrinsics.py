@@ -120,6 +120,19 @@ def address_as_pointer(typingctx, address):
 
 
 @intrinsic
+def call_at(typingctx, function, argument):
+    """Call the C function ``void function(void *)`` at an address."""
+
+    def codegen(context, builder, signature, args):
+        kind = ir.FunctionType(ir.VoidType(), [_BYTE])
+        called = builder.inttoptr(args[0], kind.as_pointer())
+        builder.call(called, [builder.inttoptr(args[1], _BYTE)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), codegen
+
+
+@intrinsic
 def copy_raw(typingctx, target, source, count):
     """Copy ``count`` bytes from one address to another; they must not overlap."""
 

@@ -31,6 +31,7 @@ from semistream.kernels.column_forms import (
 )
 from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
+    call_at,
     copy_raw,
     load_int64,
     load_uint8,
@@ -50,10 +51,10 @@ _NULLS, _OFFSET, _COLUMN_BUFFERS, _CHILDREN, _RELEASE = 8, 16, 40, 48, 64
 
 @compiled
 def open_exported(batch, forms, columns):
-    """Find the columns of an exported record batch, which have these forms, as one page.
+    """Find the columns of an exported record batch, which have these forms, as one page; then
+    release what was exported.
 
-    The size of texts is not known here. Returns the address of the function that releases it, and
-    whether all values have an address.
+    The size of texts is not known here. Returns whether all values have an address.
     """
     children, whole = load_int64(batch + _CHILDREN), True
     for n in range(len(forms)):
@@ -72,7 +73,8 @@ def open_exported(batch, forms, columns):
             columns[VALUES, n, 0] = values + offset * (8 if is_large(form) else 4)
             columns[CONTENT, n, 0] = load_int64(buffers + 16)
         whole &= values != 0
-    return load_int64(batch + _RELEASE), whole
+    call_at(load_int64(batch + _RELEASE), batch)
+    return whole
 
 
 @compiled(inline=True)

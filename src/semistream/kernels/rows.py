@@ -7,7 +7,10 @@ the position of the next one. Entries lie side by side, so where no released one
 compacts the heap in place, without sorting.
 """
 
+import numpy as np
+
 from semistream.kernels.arrow_buffers import load_bit, load_offset, store_bit
+from semistream.kernels.column_forms import VALIDITY, VALUES
 from semistream.kernels.compile import compiled
 from semistream.kernels.intrinsics import (
     copy_bytes,
@@ -63,6 +66,23 @@ def put_fixed(sources, validity, forms, places, rows, slots, records, size, mask
                 if validity[c] != 0 and load_bit(validity[c] + rows[i]) == 0:
                     bits &= ~(1 << (c & 7))
             store_uint8(record + mask + m, bits)
+
+
+@compiled
+def put_page(
+    page, numbers, nullable, forms, places, rows, slots, records, size, mask, masks
+):  # fmt: skip
+    """The same for columns ``numbers`` of a page, by their addresses. False, and nothing is
+    written, if a column that is not ``nullable`` has nulls."""
+    sources = np.empty(len(numbers), np.int64)
+    validity = np.empty(len(numbers), np.int64)
+    for c in range(len(numbers)):
+        sources[c] = page[VALUES, numbers[c], 0]
+        validity[c] = page[VALIDITY, numbers[c], 0]
+        if validity[c] != 0 and not nullable[c]:
+            return False
+    put_fixed(sources, validity, forms, places, rows, slots, records, size, mask, masks)
+    return True
 
 
 @compiled

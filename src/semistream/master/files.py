@@ -23,9 +23,12 @@ class Files:
         with os.scandir(folder) as entries:
             return sorted(entry.name for entry in entries)
 
-    def exists(self, path: Path) -> bool:
-        """Whether there is a file; also False if the system cannot tell, where ``stat`` raises."""
-        return os.access(path, os.F_OK)
+    def exists(self, path: Path | str, folder: int | None = None) -> bool:
+        """Whether there is a file; also False if the system cannot tell, where ``stat`` raises.
+
+        ``folder``: a descriptor of the folder that a relative path begins at.
+        """
+        return os.access(path, os.F_OK, dir_fd=folder)
 
     def stat(self, path: Path) -> os.stat_result:
         return path.stat()

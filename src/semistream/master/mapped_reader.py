@@ -7,11 +7,12 @@ any map: if the file is truncated or the disk fails while its pages are in use, 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.master.page_buffer import PageBuffer
 from semistream.master.reader import (
@@ -75,6 +76,21 @@ class MappedReader(PlainReader):
         return starts + self._arrow.address
 
 
+class InPlace(NamedTuple):
+    """Where pages start in a map, and the bytes of all: as an Extents has them."""
+
+    starts: Any
+    nbytes: int
+
+
+def _in_place(segment: OpenSegment, pages: Any) -> PlannedRead:
+    starts, sizes = np.empty(len(pages), np.int64), np.empty(len(pages), np.int64)
+    nbytes = kernels.page_places.locate(
+        pages, segment.offsets, segment.pages.lengths, starts, sizes
+    )
+    return PlannedRead(pages, sizes, InPlace(starts, nbytes))
+
+
 class ResidentReader(PlainReader):
     """Maps all pages once, and leaves them mapped, as a key-value store does.
 
@@ -97,17 +113,15 @@ class ResidentReader(PlainReader):
 
     def plan(self, pages: Any) -> PlannedRead:
         """All of these pages, up to ``pages_at_once``: nothing is copied."""
-        pages = pages[: self._at_once]
-        return PlannedRead(pages, self._segment.pages.lengths[pages].astype(np.int64), None)
+        return _in_place(self._segment, pages[: self._at_once])
 
     def prefetch(self, read: PlannedRead) -> None:
         """A no-op: the pages are expected to be in the page cache."""
 
     def load(self, read: PlannedRead) -> Any:
-        starts = self._segment.offsets[read.pages]
-        self._arrived(read.pages, starts)
-        self.bytes_read += int(read.sizes.sum())
-        return starts + self._arrow.address
+        self._arrived(read.pages, read.extents.starts)
+        self.bytes_read += read.extents.nbytes
+        return read.extents.starts + self._arrow.address
 
     def frames(self, count: int) -> ResidentFrames:
         return ResidentFrames(self._segment)
@@ -123,10 +137,9 @@ class ResidentFrames:
 
     def load(self, frames: Any, pages: Any) -> Any:
         """The address and the bytes of each page."""
-        segment = self._segment
-        starts, sizes = segment.offsets[pages], segment.pages.lengths[pages].astype(np.int64)
-        check_loaded(segment, pages, self._memory, starts)
-        self.bytes_read += int(sizes.sum())
+        _, sizes, (starts, nbytes) = _in_place(self._segment, pages)
+        check_loaded(self._segment, pages, self._memory, starts)
+        self.bytes_read += nbytes
         return starts + self._memory.address, sizes
 
     def close(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import weakref
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -35,12 +37,29 @@ class NewestVersion:
         self._store = store
         self._version = version
         names = map(manifests.manifest_name, (version, version + 1))
-        self._own, self._following = map(store.path, names)
+        self._paths = [store.path(name) for name in names]
+        self._own, self._following = map(str, self._paths)
+        self._folder: int | None = None
+        self._is_open = False
 
     def find(self) -> int:
         """The newest published version; costs two file look-ups if nothing changed."""
-        exists = self._store.files.exists
-        if not exists(self._following) and exists(self._own):
+        if not self._is_open:
+            self._open_folder()
+        exists, folder = self._store.files.exists, self._folder
+        if not exists(self._following, folder) and exists(self._own, folder):
             return self._version
         versions = manifests.list_versions(self._store)
         return versions[-1] if versions else self._version
+
+    def _open_folder(self) -> None:
+        """Later calls need not follow the folder's path. If another folder takes its place, the own
+        version is missing in this one, and :meth:`find` looks by path."""
+        self._is_open = True
+        path_only = getattr(os, "O_PATH", 0)
+        try:
+            self._folder = self._store.files.open(self._paths[0].parent, path_only)
+        except OSError:  # as on Windows
+            return
+        weakref.finalize(self, os.close, self._folder)
+        self._own, self._following = (path.name for path in self._paths)

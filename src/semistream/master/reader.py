@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
+from semistream import kernels
 from semistream.errors import ConfigError, MasterTableError
 from semistream.master.arrow_page_check import UNREADABLE
 from semistream.master.codes import KeyCodes
@@ -192,7 +193,7 @@ class PlannedRead(NamedTuple):
 
     pages: Any
     sizes: Any  # bytes of each page
-    extents: Any  # an Extents; None if nothing is copied
+    extents: Any  # an Extents, or what a reader that copies nothing has instead
 
 
 class PlainReader:
@@ -347,23 +348,29 @@ def read_extents(
     for i in range(len(extents)):
         place, size = int(extents.places[i]), int(extents.sizes[i])
         offset = int(extents.offsets[i])
-        within = (extents.starts >= place) & (extents.starts < place + size)
-        inside = pages[within]
         try:
             got = file.read_into(view[place : place + size], offset, direct is not None)
         except MasterTableError as error:
+            inside = _pages_within(pages, extents, place, size)
             which = f"page {inside[0]}"
             if len(inside) > 1:
                 which = f"pages {inside[0]} to {inside[-1]}"
             raise MasterTableError(f"{which}: {error}") from error
-        if (segment.ends(inside) > offset + got).any():
-            raise_truncated(segment, int(inside[0]), offset + got)
+        if got < size:
+            inside = _pages_within(pages, extents, place, size)
+            if (segment.ends(inside) > offset + got).any():
+                raise_truncated(segment, int(inside[0]), offset + got)
+
+
+def _pages_within(pages: Any, extents: Extents, place: int, size: int) -> Any:
+    """The pages of the range that is at this place of the buffer."""
+    return pages[(extents.starts >= place) & (extents.starts < place + size)]
 
 
 def check_loaded(segment: OpenSegment, pages: Any, memory: Any, starts: Any) -> None:
     """Check those of the loaded pages that have not been read before."""
-    new = np.flatnonzero(~segment.checked[pages])
-    if len(new):
+    if kernels.page_places.unchecked(pages, segment.checked):
+        new = np.flatnonzero(~segment.checked[pages])
         check(segment, pages[new], memory, starts[new])
 
 

@@ -16,6 +16,7 @@ from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.row_buffer import RowBuffer
 from semistream.engine.rows.row_store import RowStore
 from semistream.errors import MasterTableError
+from semistream.kernels import column_forms as forms
 
 ROWS = 21
 TYPES: dict[str, pa.DataType] = {
@@ -196,3 +197,23 @@ def test_texts_outside_their_content() -> None:
 )  # fmt: skip
 def test_other_types_have_no_message(kind: pa.DataType) -> None:
     assert flat_forms([pa.int64(), kind]) is None
+
+
+def test_a_batch_is_not_kept_alive_by_its_addresses() -> None:
+    addresses, before = BatchAddresses(flat_forms([pa.int64()])), pa.total_allocated_bytes()
+    for _ in range(3):
+        batch = pa.RecordBatch.from_arrays([pa.array(range(1000))], ["a"])
+        assert addresses.of(batch) is not None
+        assert pa.total_allocated_bytes() > before
+        del batch
+        assert pa.total_allocated_bytes() == before
+
+
+def test_the_values_of_a_batch_may_be_those_of_a_python_object() -> None:
+    """Releasing what was exported may free it, which needs the interpreter."""
+    values = np.arange(5)
+    batch = pa.RecordBatch.from_arrays(
+        [pa.Array.from_buffers(pa.int64(), 5, [None, pa.py_buffer(values)])], ["a"]
+    )
+    found = BatchAddresses(flat_forms([pa.int64()])).of(batch)
+    assert found[forms.VALUES, 0, 0] == values.ctypes.data

@@ -211,6 +211,21 @@ def test_a_few_rows_of_a_page_by_their_addresses() -> None:
     assert taken == [column.take(pa.array(some)) for column in batch.columns[1:]]
 
 
+def test_a_column_that_has_nulls_for_the_first_time() -> None:
+    """Also after another column had some: its nulls are not lost, nor those before it changed."""
+    kinds = [pa.int64(), pa.int32()]
+    store, addresses = store_for([pa.array([], kind) for kind in kinds], 6), []
+    batches = [
+        pa.RecordBatch.from_arrays([pa.array(a, kinds[0]), pa.array(b, kinds[1])], list("ab"))
+        for a, b in (([1, 2], [3, 4]), ([None, 6], [7, 8]), ([9, 10], [11, None]))
+    ]
+    for n, batch in enumerate(batches):
+        addresses.append(BatchAddresses(flat_forms(kinds)).of(batch))
+        store.put_page(addresses[-1], np.arange(2), rows(0, 1), slots(2 * n, 2 * n + 1))
+    taken = [column.to_pylist() for column in store.take(slots(*range(6)))]
+    assert taken == [[1, 2, None, 6, 9, 10], [3, 4, 7, 8, 11, None]]
+
+
 def test_plain_columns() -> None:
     fixed = [pa.array([1, 2, 3]), pa.array([b"ab", b"cd", b"ef"], pa.binary(2))]
     plain = plain_columns(fixed)

@@ -79,6 +79,14 @@ def test_a_tuple_behind_the_sweep_waits_until_it_has_gone_round() -> None:
     assert route.sweeps == 1
 
 
+def test_looking_for_urgent_tuples_does_not_end_the_sweep() -> None:
+    route, window = route_of(1, [110])
+    next_visits(route, window)
+    assert route.next_visits(window, first=18) == []  # none waits, here or elsewhere
+    add(window, [30, 200])
+    assert pages_read(next_visits(route, window)) == [[20]]
+
+
 @pytest.mark.parametrize(
     ("waiting", "order"), [(1, [3, 18, 5, 19, 7, 20]), (3, [3, 18, 19, 20, 5, 7])]
 )

@@ -175,6 +175,7 @@ class RowWidths:
         self._fixed = 8 + sum(width for width in widths if width is not None)
         varying = [i for i, width in enumerate(widths) if width is None]
         self._varying = [(i, is_text(types[i])) for i in varying]
+        self.is_fixed = not varying  # all rows have the same bytes
 
     def longest(self, batch: pa.RecordBatch, notable: int) -> int:
         """An upper bound on the bytes of the batch's longest row.

@@ -7,7 +7,6 @@ which Arrow opens as a whole.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -120,27 +119,16 @@ class BatchAddresses:
     def __init__(self, column_forms: Any) -> None:
         self._forms = column_forms
         self._texts = np.flatnonzero(column_forms < forms.BITS).tolist()
-        self._struct = (ctypes.c_byte * _EXPORTED)()
-        self._at = ctypes.addressof(self._struct)
+        self._shape = forms.PAGE_ROWS, len(column_forms), 1
+        self._struct = np.zeros(_EXPORTED, np.uint8)
+        self._at = self._struct.ctypes.data
 
     def of(self, batch: pa.RecordBatch) -> Any:
         """The batch as one page, as long as it is alive; None if a column has no values."""
-        columns = np.empty((forms.PAGE_ROWS, len(self._forms), 1), np.int64)
+        columns = np.empty(self._shape, np.int64)
         batch._export_to_c(self._at)
-        release, whole = kernels.message.open_exported(self._at, self._forms, columns)
-        _released(release)(self._at)
+        whole = kernels.message.open_exported(self._at, self._forms, columns)
         for n in self._texts:  # the struct has no sizes, and offsets may be wrong
             content = batch.column(n).buffers()[2]
             columns[forms.SIZE, n, 0] = 0 if content is None else content.size
         return columns if whole else None
-
-
-_RELEASES: dict[int, Any] = {}
-
-
-def _released(address: int) -> Any:
-    """The function at this address, which releases what was exported."""
-    found = _RELEASES.get(address)
-    if found is None:
-        found = _RELEASES[address] = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
-    return found

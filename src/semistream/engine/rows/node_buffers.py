@@ -102,8 +102,8 @@ class NodeBuffers:
 
     def reset(self) -> None:
         """Start again with no rows in the same buffers."""
-        nulls = self._out[forms.OUT_NULLS]
-        if nulls.any():
+        if any(self._nullable):
+            nulls = self._out[forms.OUT_NULLS]
             for n in np.flatnonzero(nulls):
                 self._bitmaps[n][:] = 255
             nulls[:] = 0

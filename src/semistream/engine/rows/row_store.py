@@ -158,15 +158,14 @@ class RowStore:
     def put_page(self, page: Any, numbers: Any, rows: Rows, slots: Slots) -> None:
         """The same for a few rows, if no column has values outside the record: columns ``numbers``
         of a page, by their addresses."""
-        layout = self.layout
-        sources = page[column_forms.VALUES, numbers, 0]
-        valid = page[column_forms.VALIDITY, numbers, 0]
-        if valid.any():
-            self._expect_nulls(valid)
-        kernels.rows.put_fixed(
-            sources, valid, layout.forms, layout.places, rows, slots, self._at,
-            layout.record.itemsize, layout.mask, layout.masks if self._has_nulls else 0,
-        )  # fmt: skip
+        layout, is_put = self.layout, False
+        while not is_put:
+            is_put = kernels.rows.put_page(
+                page, numbers, self._nullable, layout.forms, layout.places, rows, slots, self._at,
+                layout.record.itemsize, layout.mask, layout.masks if self._has_nulls else 0,
+            )  # fmt: skip
+            if not is_put:
+                self._expect_nulls(page[column_forms.VALIDITY, numbers, 0])
 
     def _expect_nulls(self, valid: Any) -> None:
         """Initialise all validity bits at the first null; before it, none are written."""

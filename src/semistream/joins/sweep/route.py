@@ -88,6 +88,15 @@ class Route:
         it is the turn of deltas that were folded, as they are kept until the next switch only; and
         every time while as many tuples wait for their stretches as for those of the sweep.
         """
+        if not window.is_awaited:
+            self._folded_turn = False
+            if first:
+                self._folded = 0
+            elif self._position:
+                # This sweep is over: the next micro-batch is one visit from the first stretch on,
+                # not one up to the last stretch and another one behind it.
+                self._position = len(self._stretches)
+            return []
         stretches = self._stretches
         is_turn = self._folded >= self._swept or not self._folded_turn
         self._folded_turn = is_turn and self.waiting_from(window, stretches.own)
@@ -97,12 +106,6 @@ class Route:
             self._folded = sum(len(visit.slots) for visit in visits)
             return visits
         begin = window.next_needed(self._position % len(stretches))
-        if begin < 0:
-            # Nobody waits, so this sweep is over: the next micro-batch is one visit from the first
-            # stretch on, not one up to the last stretch and another one behind it.
-            if self._position:
-                self._position = len(stretches)
-            return []
         self.sweeps += begin < self._position
         visits, self._position = self._visits(window, begin)
         self._swept = sum(len(visit.slots) for visit in visits)
@@ -121,7 +124,7 @@ class Route:
         """Sort the tuples of a visit, and find the pages that they need."""
         if visit.is_found:
             return
-        visit.slots = visit.slots[np.argsort(window.codes[visit.slots])]
+        visit.slots = visit.slots[window.codes[visit.slots].argsort()]
         first, end = self._stretches.first_page, visit.first + visit.stretches
         low, high = int(first[visit.first]), int(first[end]) - 1
         visit.pages, visit.places = self._pages(window, visit.slots, low, high, self._gap)

@@ -233,6 +233,11 @@ class StretchWindow:
     def keys(self, slots: Slots) -> list[pa.Array]:
         return self.layout.keys(self.rows, slots, self.codes[slots])
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a tuple is in the list of a stretch."""
+        return self._listed > 0
+
     def next_needed(self, stretch: int) -> int:
         """The first stretch from this one on, wrapping around, with waiting tuples; or -1."""
         return int(kernels.sweep.next_needed(stretch, self._head)) if self._listed else -1
