@@ -9,7 +9,7 @@ import pytest
 
 from semistream.kernels import changed_codes
 from semistream.kernels.compile import compiled
-from semistream.master import delta_codes
+from semistream.master import code_list
 from semistream.master.changed import ChangedCodes
 from semistream.master.delta_codes import DeltaCodes, table_of
 
@@ -29,7 +29,7 @@ def test_the_newest_delta_that_has_a_code_is_found(
     seed: int, filtered: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(seed)
-    monkeypatch.setattr(delta_codes, "_ADDED_AT_ONCE", 5)
+    monkeypatch.setattr(code_list, "_ADDED_AT_ONCE", 5)
     extremes, lists = [-(2**63), 2**63 - 1], []
     for _ in range(rng.randint(0, 5)):
         lists.append(sorted(rng.sample([*range(-30, 30), *extremes], rng.choice([1, 5, 40]))))
@@ -53,7 +53,7 @@ def test_the_filter_is_counted_before_it_is_made() -> None:
     delta = DeltaCodes(ChangedCodes(np.arange(1000), np.ones(1000, bool)))
     before = delta.nbytes
     delta.extend_filter()
-    assert delta.nbytes == before == 8 * 1000 + 8 * delta_codes.filter_words(1000)
+    assert delta.nbytes == before == 8 * 1000 + 8 * code_list.filter_words(1000)
 
 
 @pytest.mark.parametrize("kind", ["even", "dense", "hashes"])

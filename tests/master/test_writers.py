@@ -19,7 +19,7 @@ import pytest
 
 from master.cases import numbers
 from semistream.errors import ConfigError, MasterTableError, SchemaError
-from semistream.master import MasterTable, changes, verify
+from semistream.master import MasterTable, changes, store, verify
 from semistream.master.manifest import list_versions
 from semistream.master.store import LocalStore
 from semistream.master.workspace import GRACE, Workspace
@@ -38,6 +38,33 @@ def row(key: int, text: str) -> pa.Table:
 
 def segments(table: MasterTable) -> set[str]:
     return {file.name for file in (Path(table.path) / "segments").iterdir()}
+
+
+def test_a_writer_does_not_read_the_base_again_after_each_change(table: MasterTable) -> None:
+    """It has its files open, and knows which pages are checked."""
+    table.to_table()
+    (base,) = table.manifest.segments
+    index = table.store.path(base.index_file)
+    index.rename(index.with_suffix(".hidden"))
+    changed = table.upsert(row(5, "five")).upsert(row(6, "six")).delete([7])
+    index.with_suffix(".hidden").rename(index)
+    assert changed.pages.segment.checked[: base.pages].all()
+    assert not changed.pinned
+    fresh = MasterTable.open(table.path)
+    assert fresh.version == changed.version
+    assert changed.to_table().equals(fresh.to_table())
+
+
+def test_files_of_deltas_stay_in_the_page_cache(
+    table: MasterTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs that follow the table read them next; the pages of a base may be many."""
+    dropped: list[int] = []
+    monkeypatch.setattr(store, "_drop_from_page_cache", dropped.append)
+    changed = table.upsert(row(5, "five"))
+    assert len(dropped) == 1, "the manifest"
+    changed.compact()
+    assert len(dropped) == 1 + 3, "and the pages and the index of a base"
 
 
 def test_the_second_writer_raises(table: MasterTable) -> None:

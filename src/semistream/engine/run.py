@@ -188,7 +188,8 @@ class Run:
     @property
     def memory(self) -> MemoryUse:
         """Bytes by component."""
-        components = {**self._policy.memory(), "page index": self._table.index_bytes}
+        components = {"page index": 0, **self._policy.memory()}
+        components["page index"] += self._table.index_bytes
         return MemoryUse(components, self._plan.budget)
 
     @property

@@ -1,9 +1,8 @@
 """The codes that each delta of a table has changed: a sorted list, and a Bloom filter in front.
 
 A version has a few deltas. Compiled code gets them as a table, the newest first: the newest delta
-that has changed a code has its rows. Lists are not merged, as a new version would have to merge all
-of them again. A delta whose filter is not made yet has one row for each filter of the deltas that
-it consists of.
+that has changed a code has its rows. A delta has one row for each of its lists: those of deltas
+that were folded are merged in steps, after a run has moved to the new version.
 """
 
 import numpy as np

@@ -45,7 +45,7 @@ class ChangedCodes:
 
     def write(self, store: LocalStore, name: str) -> ChangedInfo:
         data = self.to_bytes()
-        with store.create(f"segments/{name}") as file:
+        with store.create(f"segments/{name}", is_read_next=True) as file:
             file.write(data)
         return ChangedInfo(name, len(self), xxhash.xxh3_64_hexdigest(data))
 
@@ -92,8 +92,11 @@ def united(lists: Sequence[ChangedCodes]) -> ChangedCodes:
     """The union; where a code is in several lists, the first one is right. At least one list."""
     if len(lists) == 1:
         return lists[0]
-    codes, first = np.unique(np.concatenate([one.codes for one in lists]), return_index=True)
-    return ChangedCodes(codes, np.concatenate([one.present for one in lists])[first])
+    every = np.concatenate([one.codes for one in lists])
+    order = np.argsort(every, kind="stable")  # merges sorted lists, unlike np.unique
+    codes = every[order]
+    first = np.append(True, codes[1:] != codes[:-1])[: len(codes)]
+    return ChangedCodes(codes[first], np.concatenate([one.present for one in lists])[order[first]])
 
 
 def contains(sorted_codes: Codes, codes: Codes) -> Mask:

@@ -19,20 +19,23 @@ def changed_codes(table: MasterTable, since: int) -> Iterator[Codes] | None:
     """See :meth:`MasterTable.changed_codes`."""
     if since > table.version:
         return None
-    lists: list[ChangedCodes] = []
+    lists: list[Codes] = []
     current: Manifest = table.manifest
     try:
         while current.version > since:
             if current.kind == "build" or current.parent is None:
                 return None
             if current.changed is not None:
-                lists.append(ChangedCodes.read(table.store, current.changed))
+                held = table.pages.codes_in_memory(current.changed.name)
+                if held is None:
+                    held = ChangedCodes.read(table.store, current.changed).codes
+                lists.append(held)
             if current.parent <= since:
                 break
             current = manifests.read_manifest(table.store, current.parent)
     except MasterTableError:  # vacuumed
         return None
-    return (changed.codes for changed in reversed(lists))
+    return reversed(lists)
 
 
 def codes_of_newer_deltas(table: MasterTable, before: Manifest) -> Iterator[Codes] | None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from semistream.errors import MasterTableError
 from semistream.keys import Codes
+from semistream.keys.distinct import distinct
 from semistream.master import manifest as manifests
 from semistream.master.build import publish, sort_by_code
 from semistream.master.change import DELETED, Change
@@ -27,7 +28,7 @@ from semistream.master.codes import KeyCodes
 from semistream.master.compact_hint import suggest_compact
 from semistream.master.key_values import key_table
 from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo, SyncInfo
-from semistream.master.merge import merge_by_code
+from semistream.master.merge import joined, merge_by_code
 from semistream.master.segment import SegmentWriter
 from semistream.master.source import Source, open_source
 from semistream.master.storage_types import storage_schema, to_storage
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from semistream.master.table import MasterTable
 
 _NO_CODES = np.zeros(0, np.int64)
+_FOLDED_AT_ONCE = 64  # pages of a delta: 1 MB
 
 
 def upsert(table: MasterTable, data: Any, memory: int | str) -> int:
@@ -119,9 +121,9 @@ def _publish_delta(
         noted = [_NO_CODES]
         sort, without_key = sort_by_code(
             source, KeyCodes(schema, table.key), workspace, memory,
-            note=lambda codes: noted.append(np.unique(codes)),
+            note=lambda codes: noted.append(distinct(codes)),
         )  # fmt: skip
-        change = Change(table, sort, kind, np.unique(np.concatenate(noted)))
+        change = Change(table, sort, kind, distinct(np.concatenate(noted)))
         noted.clear()
         folded = _foldable(manifest.deltas, max(sort.rows, len(change.codes)))
         written: list[str] = []
@@ -172,10 +174,10 @@ def _write_delta(
     The names of new files are added to ``written``.
     """
     store, lists = table.store, _changed_by(table, folded)
-    streams, newer = [change.rows()], change.codes
+    streams, newer = [change.rows()], [change.codes]
     for info, changed in zip(reversed(folded), lists, strict=True):
-        streams.append(_delta_rows(table, info, newer))
-        newer = np.union1d(newer, changed.codes)
+        streams.append(_delta_rows(table, info, list(newer)))
+        newer.append(changed.codes)
     manifest = table.manifest
     with SegmentWriter(
         store, token, "delta", manifest.schema, table.key, manifest.page_bytes, duplicates
@@ -204,13 +206,22 @@ def _changed_by(table: MasterTable, deltas: Sequence[SegmentInfo]) -> list[Chang
         raise
 
 
-def _delta_rows(table: MasterTable, delta: SegmentInfo, hidden: Codes) -> Iterator[pa.RecordBatch]:
-    """The rows of a delta, without those that a newer one has changed."""
+def _delta_rows(
+    table: MasterTable, delta: SegmentInfo, newer: Sequence[Codes]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a delta, without those that a newer one has changed.
+
+    Many pages at once: merging streams costs per batch, and of single pages several times as much
+    as reading and writing them."""
     first, end = table.pages.pages_of(table.manifest.deltas.index(delta))
-    reader = table.reader()
-    for number in range(first, end):
-        (page,) = reader.read(number)  # filtering copies its rows
-        yield page.filter(pa.array(~contains(hidden, table.codes.stored(page))))
+    reader = table.reader(_FOLDED_AT_ONCE)
+    for start in range(first, end, _FOLDED_AT_ONCE):
+        rows = joined(reader.read(start, min(_FOLDED_AT_ONCE, end - start)))
+        codes = table.codes.stored(rows)
+        hidden = np.zeros(len(codes), np.bool_)
+        for changed in newer:
+            hidden |= contains(changed, codes)
+        yield rows.filter(pa.array(~hidden))  # a copy: the reader's buffer is used again
 
 
 def _child(

@@ -18,7 +18,7 @@ import xxhash
 from semistream.errors import InternalError, MasterTableError
 from semistream.keys import Codes, KeyCodec, Mask
 from semistream.master.changed import contains
-from semistream.master.delta_codes import Delta, table_of
+from semistream.master.delta_codes import Delta, deleted_by, table_of
 from semistream.master.format_version import check_format_version
 
 Positions = np.ndarray[Any, np.dtype[np.int64]]
@@ -172,9 +172,10 @@ class PageIndex:
         self.boundaries = list(boundaries)
         self.own_pages = len(firsts) if own_pages is None else own_pages
         self.base_pages = self.boundaries[0] if self.boundaries else len(firsts)
-        self.deltas = [delta for delta in deltas if len(delta.codes.codes)]  # oldest first
-        self.deleted = _deleted(self.deltas)
-        self._beside = beside + self.deleted.nbytes + sum(d.codes.nbytes for d in self.deltas)
+        self.deltas = [delta for delta in deltas if len(delta.codes)]  # oldest first
+        self.deleted = deleted_by(delta.codes for delta in self.deltas)
+        self._delta_bytes = sum(delta.codes.nbytes for delta in self.deltas)
+        self._beside = beside + self.deleted.nbytes + self._delta_bytes
 
     @property
     def has_deleted(self) -> bool:
@@ -207,7 +208,7 @@ class PageIndex:
         if self.has_changes:
             low, high = np.array(low), np.array(high)
         for delta in self.deltas:
-            changed = np.flatnonzero(contains(delta.codes.codes, codes))
+            changed = np.flatnonzero(delta.codes.contains(codes))
             own = slice(delta.first, delta.end)
             first, last = page_ranges(self.firsts[own], self.continues[own], codes[changed])
             low[changed], high[changed] = first + delta.first, last + delta.first
@@ -241,7 +242,9 @@ class PageIndex:
 
         shown = np.ones(len(codes), np.bool_)
         for delta in self.deltas:
-            pages.hide(codes, ends[: max(0, delta.first - first_page)], delta.codes.codes, shown)
+            older = ends[: max(0, delta.first - first_page)]
+            for changed in delta.codes.lists:
+                pages.hide(codes, older, changed.codes, shown)
         own = self.own_pages - first_page
         if own < len(ends):
             shown[ends[own - 1] if own > 0 else 0 :] = False
@@ -256,16 +259,32 @@ class PageIndex:
             held += sum(key.__sizeof__() for key in self.firsts)
         return held
 
+    @property
+    def merging_bytes(self) -> int:
+        """Bytes beyond :attr:`nbytes`, while lists of changed codes are merged."""
+        return max(0, sum(delta.codes.nbytes for delta in self.deltas) - self._delta_bytes)
 
-def _deleted(deltas: Sequence[Delta]) -> Codes:
-    """The codes that the newest delta which has them has deleted."""
-    found = np.zeros(0, np.int64)
-    for delta in deltas:
-        if len(found):
-            found = found[~contains(delta.codes.codes, found)]
-        if len(delta.codes.deleted):
-            found = np.union1d(found, delta.codes.deleted)
-    return found
+    @property
+    def bytes_to_merge(self) -> int:
+        """What merging all lists of a delta takes, for a while; 0: none is to be merged."""
+        return max((delta.codes.bytes_to_merge_all for delta in self.deltas), default=0)
+
+    def extend_filters(self) -> bool:
+        """Make a part of a filter of changed codes, in about a millisecond; returns whether there
+        was something to do."""
+        codes = next((d.codes for d in self.deltas if not d.codes.is_filtered), None)
+        if codes is not None:
+            codes.extend_filter()
+        return codes is not None
+
+    def merge_lists(self, room: int) -> bool:
+        """The same for lists of changed codes, which may take ``room`` bytes until all of two are
+        merged."""
+        several = (delta.codes for delta in self.deltas if len(delta.codes.lists) > 1)
+        codes = next((codes for codes in several if codes.bytes_to_merge <= room), None)
+        if codes is not None:
+            codes.merge()
+        return codes is not None
 
 
 def page_ranges(firsts: Keys, continues: Any, keys: Keys) -> tuple[Positions, Positions]:

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from semistream.keys import KeyCodec
+from semistream.keys import Codes, KeyCodec
 from semistream.master.changed import ChangedCodes
-from semistream.master.delta_codes import Delta, DeltaCodes, Filter, filters_of_folded
+from semistream.master.delta_codes import Delta, DeltaCodes
 from semistream.master.index import PageIndex, PagePlaces
-from semistream.master.manifest import Manifest
+from semistream.master.manifest import ChangedInfo, Manifest
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
 from semistream.master.stitch import check_base_order, stitched
 from semistream.master.store import LocalStore
@@ -75,20 +75,24 @@ class LogicalPages:
     ) -> dict[str, DeltaCodes]:
         """The changed codes of each delta. Those that another version has are shared with it."""
         shared = {} if known is None else known._codes
+        names = {delta.name for delta in manifest.deltas}
+        folded = [codes for name, codes in shared.items() if name not in names]
+        follows = known is not None and known._version == manifest.parent and known._is_before(self)
         found: dict[str, DeltaCodes] = {}
         for info in manifest.deltas:
-            if info.name in shared:
-                found[info.name] = shared[info.name]
-            elif info.changed is not None:
-                filters: list[Filter] = []
-                if known is not None and known._version == manifest.parent and manifest.changed:
-                    names = {delta.name for delta in manifest.deltas}
-                    folded = [codes for name, codes in shared.items() if name not in names]
-                    if folded and known._is_before(self):
-                        own = ChangedCodes.read(store, manifest.changed)
-                        filters = filters_of_folded(folded, own)
-                found[info.name] = DeltaCodes(ChangedCodes.read(store, info.changed), filters)
+            codes = shared.get(info.name)
+            if codes is None and follows and folded and manifest.changed is not None:
+                codes = DeltaCodes.of_fold(folded, _read(store, manifest.changed))
+            if codes is None and info.changed is not None:
+                codes = _read(store, info.changed)
+            if codes is not None:
+                found[info.name] = codes
         return found
+
+    def codes_in_memory(self, name: str) -> Codes | None:
+        """The codes of a file of changed codes, if they are in memory as they are in the file."""
+        lists = (one for delta in self._codes.values() for one in delta.lists)
+        return next((one.codes for one in lists if one.name == name), None)
 
     def _is_before(self, other: LogicalPages) -> bool:
         """Whether this is an older version with the same base."""
@@ -128,6 +132,10 @@ class LogicalPages:
                 page = page.filter(pa.array(shown))
             if page.num_rows:
                 yield page
+
+
+def _read(store: LocalStore, info: ChangedInfo) -> DeltaCodes:
+    return DeltaCodes(ChangedCodes.read(store, info), info.name)
 
 
 def _index(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from semistream.keys import int64_of
+from semistream.keys.distinct import distinct
 from semistream.master.changed import contains
 from semistream.master.history import END_COLUMN, History
 from semistream.master.merge import joined
@@ -81,7 +82,7 @@ class ReplacedRows:
             return []
         if self._counts_only and len(codes) > _FEW:
             self._present = self._present or PresentRows(table)
-            self.count += self._present.count(np.unique(codes))
+            self.count += self._present.count(distinct(codes))
             return []
         for page in _union(*table.index.locate_codes(codes)):
             (batch,) = self._reader.read(int(page))

@@ -64,7 +64,9 @@ class SegmentWriter:
     def __enter__(self) -> SegmentWriter:
         name = f"segments/{self._name}.arrow"
         self._file = ExitStack()
-        file = self._file.enter_context(self._store.create(name))
+        file = self._file.enter_context(
+            self._store.create(name, is_read_next=self._kind == "delta")
+        )
         self._sink = _HashingSink(file, self._store.path(name))
         self._writer = pa.ipc.new_file(pa.PythonFile(self._sink, "w"), self._schema)
         return self
@@ -164,7 +166,8 @@ class SegmentWriter:
             last_codes=lasts,
         )
         data = self.pages.to_bytes()
-        with self._store.create(f"segments/{self._name}.index.arrow") as file:
+        name = f"segments/{self._name}.index.arrow"
+        with self._store.create(name, is_read_next=self._kind == "delta") as file:
             file.write(data)
         self.info = SegmentInfo(
             name=f"{self._name}.arrow",

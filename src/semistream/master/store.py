@@ -125,11 +125,13 @@ class LocalStore:
 
     @contextlib.contextmanager
     def create(
-        self, name: str, parents: bool = True, is_scratch: bool = False
+        self, name: str, parents: bool = True, is_scratch: bool = False, is_read_next: bool = False
     ) -> Iterator[BinaryIO]:
         """Write a new file; it is synced to disk when the block ends.
 
-        A scratch file is one whose name need not survive a crash: its folder is not synced.
+        A scratch file is one whose name need not survive a crash: its folder is not synced. A
+        file of a delta is read next, by every run that follows the table. It stays in the page
+        cache: otherwise the push in which a run moves to the new version waits for the disk.
         """
         path = self.path(name)
         with writing(path):
@@ -140,7 +142,8 @@ class LocalStore:
             yield file
             with writing(path):
                 self.files.sync(file)
-                _drop_from_page_cache(file.fileno())
+                if not is_read_next:
+                    _drop_from_page_cache(file.fileno())
         finally:
             # A full disk fails here again; report the first error.
             with contextlib.suppress(OSError):

@@ -426,15 +426,24 @@ class MasterTable:
     def _at(self, version: int) -> MasterTable:
         if version == self.version:
             return self
-        return open_published(self.path, version, type(self))
+        return open_published(self.path, version, type(self), self)
 
 
 def open_published(
-    path: str | os.PathLike[str], version: int, kind: type[MasterTable] = MasterTable
+    path: str | os.PathLike[str],
+    version: int,
+    kind: type[MasterTable] = MasterTable,
+    known: MasterTable | None = None,
 ) -> MasterTable:
-    """The version just published; a later one based on it if it was vacuumed already."""
+    """The version just published; a later one based on it if it was vacuumed already.
+
+    It shares the files that ``known``, the version before, has open: a writer of many changes
+    neither reads the index of the base nor checks pages again for each of them.
+    """
     try:
-        return _reopen(os.fspath(path), version, False, kind=kind)
+        table = kind._open(path, version, False, known)
+        table.pinned = False
+        return table
     except MasterTableError:
         if version in manifests.list_versions(LocalStore(path)):
             raise

@@ -89,3 +89,23 @@ def test_the_plan_follows(index: GrowingIndex) -> None:
     size = replace(before.window, capacity=512, nbytes=800)
     assert now == replace(before, table=5_150, growth=0, window=size)
     assert not index.outgrown(now, plan(5_150)), "room for the changes that come next"
+
+
+def test_room_for_merging_lists_is_a_part_of_the_budget_at_most(index: GrowingIndex) -> None:
+    window: Any = Window()
+    window.chunks = 80
+    index.prepare(window, plan(4_700), merging=150)
+    assert window.most_spare == 3, "and a step"
+    index.prepare(window, plan(4_700), merging=9_000)
+    assert window.most_spare == 4, "a step and a 40th"
+
+
+def test_room_is_what_the_table_does_not_use(index: GrowingIndex) -> None:
+    index.attached(index.plan)
+    assert index.room == 300, "set apart for an index that grows"
+    index.attached(plan(4_900))
+    assert index.room == 100
+    index.attached(plan(5_400, growth=300))
+    assert index.room == 0, "until the window has given way"
+    index.shrink(Window(), plan(5_400, growth=300), [])  # type: ignore[arg-type]
+    assert index.room == 100

@@ -14,6 +14,7 @@ import naive
 import semistream as ss
 from harness import build, check_books
 from semistream.joins.sweep.growing_index import GrowingIndex
+from semistream.master import code_list
 from semistream.testing import RecordingObserver
 
 KEYS = 20_000
@@ -103,6 +104,34 @@ def test_a_push_at_a_change_does_little_more_than_others(changing: Changing) -> 
         changing.push()
     assert max(at_changes) <= 3 * max(4, steady)
     assert len(changing.observer.named("version_changed")) == 13
+    changing.check()
+
+
+def test_lists_of_changed_codes_are_merged_between_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In steps, within the budget; what is found meanwhile is right."""
+    monkeypatch.setattr(code_list, "_ADDED_AT_ONCE", 50)
+    monkeypatch.setattr(code_list, "_MERGED_AT_ONCE", 60)
+    changing = Changing(tmp_path, memory=2_000_000)
+    for _ in range(40):
+        changing.push()
+    most_lists, taken = 0, 0
+    for number in range(24):
+        changing.upsert(np.unique(changing.random.integers(0, KEYS, 120)))
+        for _ in range(3 if number % 2 else 12):
+            changing.push(changing.random.choice(np.flatnonzero(changing.versions), PUSH))
+            index = changing.run.source.index
+            most_lists = max(most_lists, *(len(delta.codes.lists) for delta in index.deltas))
+            taken = max(taken, index.merging_bytes)
+            assert changing.run.memory.total <= changing.run.plan.budget
+    assert most_lists > 1
+    assert taken > 0
+    for _ in range(200):
+        changing.push()
+    deltas = changing.run.source.index.deltas
+    assert all(len(delta.codes.lists) == 1 and delta.codes.is_filtered for delta in deltas)
+    assert changing.run.source.index.merging_bytes == 0
     changing.check()
 
 

@@ -24,6 +24,7 @@ from semistream.engine.front.contract import MOST_ROWS_PER_KEY, CacheSize, LookU
 from semistream.engine.rows.layout import NO_MASK, RecordLayout, Rows, ranges
 from semistream.engine.rows.row_store import RowStore
 from semistream.keys import Codes, Mask
+from semistream.keys.distinct import distinct
 
 ENTRY_BYTES = 8 + 4 * 4 + 1  # code, bucket, chain, sibling, free slot, hits
 _SKETCH_COUNTERS = 8  # per row
@@ -243,7 +244,7 @@ class CountingCache:
     def forget(self, codes: Codes) -> int:
         """Drop these keys: their rows have changed. Returns the rows dropped."""
         entries = kernels.counting_cache.held_entries(codes, *self._table()[:3])
-        return self._remove(np.unique(entries[entries >= 0]))
+        return self._remove(distinct(entries[entries >= 0]))
 
     def clear(self) -> int:
         return self._remove(np.flatnonzero(self._hits).astype(np.int32))

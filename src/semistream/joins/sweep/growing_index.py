@@ -16,6 +16,8 @@ from semistream.joins.sweep.plan import SweepPlan
 from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
 
+_MERGING_SHARE = 40  # of the budget, one part at most for merging lists of changed codes
+
 
 class GrowingIndex:
     """``plan`` is how memory is divided now; ``chunks`` of the window are given at the switch that
@@ -27,9 +29,11 @@ class GrowingIndex:
         self._step_share = step_share
         self._needed: int | None = None  # bytes of the table after the last change,
         self._wanted = 0  # and how many more another one may need
+        self._in_use = 0  # bytes of the table at present
         self.chunks = 0
 
-    def prepare(self, window: StretchWindow | None, new: MemoryPlan) -> None:
+    def prepare(self, window: StretchWindow | None, new: MemoryPlan, merging: int = 0) -> None:
+        """``merging``: bytes that merging lists of the new version's changed codes takes."""
         if window is None:
             self.chunks = 0
             return
@@ -39,6 +43,7 @@ class GrowingIndex:
         self._needed = new.table - new.growth
         # The next change may be as large.
         self._wanted = max(0, self._needed - before) + new.budget // self._step_share
+        self._wanted += min(merging, new.budget // _MERGING_SHARE)
         window.most_spare = min(window.chunks_in(self._wanted), window.chunks // 8)
 
     def fits(self, window: StretchWindow, new: MemoryPlan) -> bool:
@@ -69,6 +74,16 @@ class GrowingIndex:
         size = replace(self.plan.window, capacity=window.capacity, nbytes=window.nbytes)
         self.plan = replace(self.plan, table=self.plan.table + lacking, growth=0, window=size)
         return True
+
+    def attached(self, plan: MemoryPlan) -> None:
+        """The run has a version now, for which this was the plan."""
+        assert isinstance(plan, SweepPlan)
+        self._in_use = plan.table - plan.growth
+
+    @property
+    def room(self) -> int:
+        """Bytes of the table's part that are not in use."""
+        return max(0, self.plan.table - self._in_use)
 
     @staticmethod
     def outgrown(plan: MemoryPlan, new: MemoryPlan) -> bool:

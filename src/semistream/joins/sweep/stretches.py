@@ -59,7 +59,6 @@ class Stretches:
         self.firsts = np.zeros(len(self), np.int64)  # codes at which stretches begin
         if self.by_code and len(index.firsts):
             self.firsts = index.firsts[self.first_page[:-1]].astype(np.int64)
-        self._is_filtered = False
         self._deltas = self._table_of_deltas()
         # A visit stays in one segment: these are the stretches after the last of each.
         ends = np.searchsorted(self.first_page, [*index.boundaries, len(index.continues)])
@@ -89,20 +88,34 @@ class Stretches:
 
     @property
     def deltas(self) -> DeltaTable:
-        """For kernels: the changed codes and the stretches of each delta. A call makes a part of
-        the filters that are not complete."""
-        if not self._is_filtered:
-            for delta in self.index.deltas:
-                delta.codes.extend_filter()
+        """For kernels: the changed codes and the stretches of each delta."""
+        if self._lists != [delta.codes.lists for delta in self.index.deltas]:  # another run merged
             self._deltas = self._table_of_deltas()
         return self._deltas
 
+    def extend_filters(self) -> bool:
+        """Make a part of the filters in front of changed codes; returns whether any is missing."""
+        if self._is_settled or not self.index.extend_filters():
+            return False
+        self._deltas = self._table_of_deltas()
+        return True
+
+    def merge_lists(self, room: int) -> None:
+        """Merge a part of the lists of changed codes, which may take ``room`` bytes."""
+        if not self._is_settled and self.index.merge_lists(room):
+            self._deltas = self._table_of_deltas()
+
     def _table_of_deltas(self) -> DeltaTable:
         deltas, first_page = self.index.deltas, self.first_page[:-1]
-        self._is_filtered = all(delta.codes.is_filtered for delta in deltas)
+        # The table has addresses: these keep the memory.
+        self._lists = [delta.codes.lists for delta in deltas]
+        self._is_settled = all(len(s) == 1 and s[0].is_filtered for s in self._lists)
         places = np.searchsorted(first_page, [(delta.first, delta.end) for delta in deltas])
         return table_of(
-            [d.codes.rows(*place) for d, place in zip(deltas, places.tolist(), strict=True)]
+            [
+                [one.row(*place) for one in lists]
+                for lists, place in zip(self._lists, places.tolist(), strict=True)
+            ]
         )
 
     @property

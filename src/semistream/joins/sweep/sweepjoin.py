@@ -167,6 +167,8 @@ class Sweep(Policy):
             plan.dense_pages,
             position,
         )
+        self._index_growth.attached(plan)
+        self._stretches.extend_filters()  # of a small change, the whole one
         self._switch.done(self._stretches, waits=kept > 0)
         self.admission.attach(source)
         if self._window is not None:
@@ -187,7 +189,8 @@ class Sweep(Policy):
         self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
     ) -> None:
         self._switch.prepare(old, new, self._stretches, plan.buffer_pages, fits)
-        self._index_growth.prepare(self._window, plan)
+        merging = 0 if new.index is None else new.index.bytes_to_merge
+        self._index_growth.prepare(self._window, plan, merging)
         self._visits = deque(self._switch.urgent_first(self._visits))
 
     @property
@@ -216,6 +219,7 @@ class Sweep(Policy):
         assert plan.window is not None
         assert self.intake.layout is not None
         table, self._index_growth.plan = self._table, plan
+        self._index_growth.attached(plan)
         # Before rows are copied from one front stage to another: no tuple waits, and both front
         # stages beside the old window would exceed the budget.
         self._window = None
@@ -243,10 +247,14 @@ class Sweep(Policy):
 
     def give_ahead(self, plan: MemoryPlan) -> MemoryPlan:
         window = self._window
-        if window is None or self.busy or not self._index_growth.give_ahead(window, self._visits):
+        if window is None or self.busy:
             return plan
-        self._set_enough(window)
-        return self._index_growth.plan
+        if self._index_growth.give_ahead(window, self._visits):
+            self._set_enough(window)
+            plan = self._index_growth.plan
+        if not self._stretches.extend_filters():
+            self._stretches.merge_lists(self._index_growth.room)
+        return plan
 
     def outgrown(self, plan: MemoryPlan, new: MemoryPlan) -> bool:
         return self._index_growth.outgrown(plan, new)
@@ -266,6 +274,7 @@ class Sweep(Policy):
             "front stage": front + self._absent_keys.nbytes + self._offers.nbytes,
             "disk buffer": disk,
             "pending output": self.output.nbytes + self._visit_output.nbytes,
+            "page index": self._stretches.index.merging_bytes,
         }
 
     # -- taking in -------------------------------------------------------------------------
