@@ -2,9 +2,10 @@
 
     python -m lab.bench_cost --size small --parts rates --passes 3      # R = 2 million rows
     python -m lab.bench_cost --size full --parts rates --passes 2       # R = 20 million rows
-    python -m lab.bench_cost --size small --parts grid,auto --minutes 10
-    python -m lab.bench_cost --size small --parts least --minutes 4
-    python -m lab.bench_cost --size small --parts moved --minutes 4
+    python -m lab.bench_cost --size small --parts grid      # some 15 minutes
+    python -m lab.bench_cost --size small --parts auto      # some 15 minutes
+    python -m lab.bench_cost --size small --parts least     # some 4 minutes
+    python -m lab.bench_cost --size small --parts moved     # some 4 minutes
     python -m lab.cost_docs    # tables and plot for docs/tuning.md
 
 1. rates: predicted against measured, for all joins, budgets, exponents; text keys, deltas and
