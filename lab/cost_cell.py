@@ -3,7 +3,9 @@
 A stream is measured in its steady state, which is what a model describes: every page was checked
 when it was first read, and the front stage serves as much as before (``_warm_up``). Memory that
 would move during the run is where the model expects it to come to rest (``settled``), so that a
-cell takes seconds; how soon a run gets there is measured by ``lab/cost_moved.py``.
+cell takes seconds; how soon a run gets there is measured by ``lab/cost_moved.py``. What is compared
+is measured in turns (``in_turns``), each run warmed up until its front stage has learned: CINLJ
+needs millions of tuples for that, and a smaller front stage learns sooner.
 
 The rate is taken over processor time where that is less than the time on the clock and nothing is
 read from the disk: another process that uses the core must not look like an error of the model.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -34,7 +36,9 @@ _LONGER = 4  # times the seconds of a cell, at most
 _TURNS, _MOVING_TURNS = 1.5, 20.0  # windows that are served before it is measured
 _LEARNING = 3.0  # times the seconds for it, while a front stage is learning
 _SPAN, _LONGER_SPAN = 4, 1.5  # tuples per slot, and per tuple before: a front stage's hits by then
-_STEADY = 0.01  # change of the share of hits from one span to the next
+_STEADY = 0.005  # change of the share of hits from one span to the next
+_LEARNING_SECONDS = 15.0  # for runs that are compared
+_APART = 4  # of the turns of a run, the slowest and the fastest one in four do not count
 
 
 @dataclass(frozen=True)
@@ -157,32 +161,43 @@ def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
 
 def in_turns(cells: Iterable[CostCell], turns: int) -> dict[CostCell, float]:
     """The rates of these cells. Their runs are open at the same time and are measured in turns: the
-    host is not equally fast all the time."""
+    host is not equally fast all the time. Slow seconds of it are outliers (``middle_rate``).
+    A cell whose settings do not fit into its memory has none."""
     pa.set_cpu_count(1)
-    rows, seconds = dict[CostCell, int](), dict[CostCell, float]()
+    measured = dict[CostCell, list[tuple[int, float]]]()
     with ExitStack() as stack:
         runs, pushed = dict[CostCell, Any](), dict[CostCell, int]()
         for cell in cells:
             master, join = cell.open(cell.data)
-            run = join.open(master, on="product_id", direct=cell.direct)
-            runs[cell] = stack.enter_context(run)
-            pushed[cell] = _warm_up(run, cell, cell.data)
-        for _ in range(turns):
-            for cell, run in runs.items():
-                pushed[cell], served, _, spent = _serve(run, cell, cell.data, pushed[cell])
-                rows[cell] = rows.get(cell, 0) + served
-                seconds[cell] = seconds.get(cell, 0.0) + spent
-    return {cell: rows[cell] / seconds[cell] for cell in rows}
+            run = stack.enter_context(join.open(master, on="product_id", direct=cell.direct))
+            with suppress(ss.BudgetError):
+                pushed[cell] = _warm_up(run, cell, cell.data, _LEARNING_SECONDS)
+                runs[cell] = run
+        for turn in range(turns):
+            order = list(runs) if turn % 2 == 0 else list(runs)[::-1]
+            for cell in order:
+                pushed[cell], served, _, spent = _serve(runs[cell], cell, cell.data, pushed[cell])
+                measured.setdefault(cell, []).append((served, spent))
+    return {cell: middle_rate(measured[cell]) for cell in runs}
 
 
-def _warm_up(run: Any, cell: CostCell, data: CostData) -> int:
+def middle_rate(turns: list[tuple[int, float]]) -> float:
+    """Tuples per second of the middle half of the turns, which are (tuples, seconds)."""
+    ranked = sorted(turns, key=lambda turn: turn[0] / turn[1])
+    apart = len(ranked) // _APART
+    middle = ranked[apart : len(ranked) - apart]
+    return sum(rows for rows, _ in middle) / sum(seconds for _, seconds in middle)
+
+
+def _warm_up(run: Any, cell: CostCell, data: CostData, learning_seconds: float = 0.0) -> int:
     """Until what waits has been served some times over, memory has come to rest, and the front
     stage has learned. Only seconds of the join count, not those of the stream's generator."""
+    most = max(_LEARNING * cell.warm_seconds, learning_seconds)
     moves = run.join.moves_memory or run.join.moves_buffer
     turns = _MOVING_TURNS if moves else _TURNS
     pushed, spent, learning = 0, 0.0, Learning()
     step = replace(cell, seconds=min(0.1, cell.warm_seconds))
-    while spent < _LEARNING * cell.warm_seconds:
+    while spent < most:
         pushed, _, _, seconds = _serve(run, step, data, pushed)
         spent += seconds
         if run.parts[3].front is not None and not learning.is_over(run):

@@ -12,7 +12,7 @@ from semistream.cost.front_stage import held
 from semistream.cost.inlj import pool_misses
 from semistream.cost.keys import uniform, zipf
 from semistream.cost.loads import Loads, partition_loads
-from semistream.cost.renewal import renewal
+from semistream.cost.renewal import drained, renewal
 
 ROWS, PER_PAGE = 60_000, 100
 
@@ -105,3 +105,41 @@ def test_front_stages_at_the_limits() -> None:
     keys = uniform(100)
     assert held(keys, 0, 1_000).sum() == 0
     assert held(keys, 100, 10).min() == 1.0
+
+
+def reads_of_a_batch(pages: np.ndarray, window: int) -> tuple[int, int]:
+    """HYBRIDJOIN's window without rows: reads until all is admitted, and until it is empty."""
+    queue: deque[int] = deque()  # positions; those that have left are skipped
+    by_page: dict[int, list[int]] = {}
+    gone: set[int] = set()
+    waiting, position, reads, admitting = 0, 0, 0, 0
+    while position < len(pages) or waiting:
+        while waiting < window and position < len(pages):
+            queue.append(position)
+            by_page.setdefault(int(pages[position]), []).append(position)
+            waiting, position = waiting + 1, position + 1
+        if position == len(pages) and not admitting:
+            admitting = reads + 1
+        while queue[0] in gone:
+            gone.discard(queue.popleft())
+        leaving = by_page.pop(int(pages[queue[0]]))
+        gone.update(leaving)
+        waiting, reads = waiting - len(leaving), reads + 1
+    return admitting - 1, reads
+
+
+@pytest.mark.parametrize("scattered", [True, False])
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+@pytest.mark.parametrize("windows", [0.7, 1.5, 2.3, 4.0])
+def test_reads_of_a_drained_batch(exponent: float, scattered: bool, windows: float) -> None:
+    window, partition = 4_000, 4 * PER_PAGE
+    tuples, counted = int(windows * window), []
+    for seed in range(4):  # a read of a hot partition sooner or later makes a difference
+        keys = workload.zipf(tuples, ROWS, exponent, seed=seed, scattered=scattered)
+        counted.append(reads_of_a_batch((keys - 1) // partition, window))
+    admitting, reads = np.mean(counted, axis=0)
+    loads = partition_loads(zipf(ROWS, exponent), ROWS // partition, not scattered)
+    found = drained(loads, float(tuples), float(window))
+    assert found.reads == pytest.approx(reads, rel=0.08)
+    if windows < 3:
+        assert found.admitting == pytest.approx(admitting, rel=0.12, abs=4)

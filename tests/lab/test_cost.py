@@ -11,7 +11,7 @@ import pytest
 
 from lab import bench_cost, cost_report
 from lab.bench_cost import SIZES, Results, Task, run, tasks
-from lab.cost_cell import CostCell, Learning, case_of, in_turns, measure
+from lab.cost_cell import CostCell, Learning, case_of, in_turns, measure, middle_rate
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine, predict
 
@@ -140,6 +140,36 @@ def test_runs_that_are_compared_are_open_together(
     found = in_turns(cells, 3)
     assert list(found) == cells
     assert all(rate > 0 for rate in found.values())
+
+
+def test_a_slow_second_of_the_host_is_not_in_a_rate() -> None:
+    usual = [(100 + i, 1.0) for i in (-1, 0, 0, 1)]
+    assert middle_rate([*usual, (20, 1.0), (30, 1.0), (140, 1.0), (150, 1.0)]) == 100.0
+    assert middle_rate([(90, 3.0)]) == 30.0
+
+
+def test_few_settings_are_all_measured_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A brief measurement ends before a large front stage has learned."""
+    cells = [CostCell("cinlj", 1, i) for i in range(1, 8)]
+    brief, together = list[CostCell](), list[int]()
+
+    def measured(cell: CostCell) -> dict[str, Any]:
+        brief.append(cell)
+        return {"rate": cell.percent}
+
+    def turns(some: Any, _: int) -> dict[CostCell, float]:
+        together.append(len(some))
+        return {cell: 10.0 * cell.percent for cell in some}
+
+    monkeypatch.setattr(bench_cost, "measure", measured)
+    monkeypatch.setattr(bench_cost, "in_turns", turns)
+    few = bench_cost.best_of(cells[:4], cells[4])
+    assert few == {cell: 10.0 * cell.percent for cell in cells[:5]}
+    assert not brief
+    many = bench_cost.best_of(cells, cells[0])
+    assert len(brief) == len(cells)
+    assert sorted(cell.percent for cell in many) == [1, 6, 7]
+    assert together == [5, 3]
 
 
 def test_a_front_stage_has_learned_when_its_hits_stay() -> None:

@@ -78,8 +78,15 @@ def test_all_joins_are_compared_and_open(master: Any) -> None:
 def test_less_memory_is_enough_for_a_lower_rate(plan: TuningPlan, master: Any) -> None:
     wanted = plan.rate / 3
     least = ss.tune(master, sample=sales(), on="product_id", rate=wanted, joins=[plan.join.name])
-    assert HEADROOM * wanted <= least.rate < 1.1 * HEADROOM * wanted
     assert least.join.memory < plan.join.memory
+    reached, too_little = (
+        ss.tune(
+            master, sample=sales(), on="product_id", joins=[plan.join.name],
+            memory=int(part * least.join.memory / HEADROOM),
+        ).rate
+        for part in (1.01, 0.97)
+    )  # fmt: skip
+    assert too_little < wanted <= reached <= least.rate, "the headroom is in the memory"
 
 
 @pytest.mark.slow
@@ -301,6 +308,34 @@ def test_work_during_which_a_kernel_was_compiled_is_measured_again(
     monkeypatch.setattr(module, "compilations", lambda: next(compiled))
     seconds = iter([12.0, 3.0, 0.2])
     assert module.without_compiling(lambda: next(seconds)) == 0.2
+
+
+@pytest.mark.parametrize("compiling", [0.0, 40.0])
+def test_the_time_limit_counts_from_when_the_kernels_are_compiled(
+    compiling: float, master: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from semistream.tuning import calibrate as module
+
+    clock, until, steps = [100.0], list[float](), list[str]()
+
+    def load(*_: Any) -> None:
+        clock[0] += compiling or 1.0
+
+    def probes(*arguments: Any) -> list[Any]:
+        until.append(arguments[3])
+        return []
+
+    monkeypatch.setattr(module.time, "perf_counter", lambda: clock[0])
+    monkeypatch.setattr(module, "compilations", lambda: int(compiling and clock[0] > 100))
+    monkeypatch.setattr(module, "is_complete", lambda: not compiling)
+    monkeypatch.setattr(module, "load_kernels", load)
+    monkeypatch.setattr(module, "key_pool", lambda _: None)
+    monkeypatch.setattr(module, "memory_access", lambda: ACCESS)
+    monkeypatch.setattr(module, "disk_requests", lambda _: None)
+    monkeypatch.setattr(module, "measure_probes", probes)
+    module.calibrate(master, lambda _, __, what: steps.append(what), keep=False)
+    assert until == [100 + compiling + module.SECONDS]
+    assert steps[0].startswith("compiling") == bool(compiling)
 
 
 @pytest.mark.slow

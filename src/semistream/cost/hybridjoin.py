@@ -11,8 +11,8 @@
 
 Changed: a fixed cost per iteration and per output batch; random accesses cost more in a larger
 window; tuples without a row wait until they are the oldest. A drained batch of m tuples that
-the window holds takes one iteration per partition that any of them needs; a larger batch runs
-as a stream first.
+the window holds takes one iteration per partition that any of them needs; a larger one takes
+those of ``renewal.drained``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from semistream.cost.case import Case, Work
 from semistream.cost.keys import Keys
 from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
-from semistream.cost.renewal import renewal
+from semistream.cost.renewal import drained, renewal
 from semistream.cost.window_stage import add_admission, add_window, behind_front_stage
 
 
@@ -67,13 +67,13 @@ def turns(case: Case, keys: Keys, missed_per_batch: float) -> Turns:
     window = capacity(case)
     loads = case.loads(keys, case.plan.buffer_pages)
     absent = case.traffic.absent
-    steady = renewal(loads, window, absent)
     if not case.traffic.drained:
+        steady = renewal(loads, window, absent)
         return Turns(1.0, 1.0, steady.served, float(window), steady.age)
     last = min(missed_per_batch, float(window))
-    before = (missed_per_batch - last) / steady.served
-    iterations = before + max(min(1.0, last), loads.visited(last * (1.0 - absent)))
-    return Turns(iterations, before + 1.0, missed_per_batch, last / 2, missed_per_batch)
+    batch = drained(loads, missed_per_batch, window, absent)
+    iterations = max(min(1.0, last), batch.reads)
+    return Turns(iterations, batch.admitting + 1.0, missed_per_batch, last / 2, missed_per_batch)
 
 
 def served_by_disk(case: Case, keys: Keys, hit: float) -> Prediction:

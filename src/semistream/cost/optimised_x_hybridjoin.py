@@ -18,7 +18,7 @@ from semistream.cost.case import MOST_SERVED, Case, Work
 from semistream.cost.hybridjoin import add_partitions, capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
-from semistream.cost.renewal import renewal
+from semistream.cost.renewal import drained, renewal
 from semistream.cost.window_stage import add_admission, front_capacity
 
 
@@ -33,10 +33,8 @@ def predict(case: Case) -> Prediction:
     if traffic.drained:
         tuples = float(traffic.push)
         missed = tuples * (1.0 - hit)
-        last = min(missed, float(window))
-        iterations = (missed - last) / steady.served
-        admissions = iterations + 1.0
-        iterations += max(min(1.0, last), pinned.rest.visited(last * (1.0 - traffic.absent)))
+        batch = drained(pinned.rest, missed, window, traffic.absent)
+        admissions, iterations = batch.admitting + 1.0, max(min(1.0, missed), batch.reads)
         held, longest = missed / 2, tuples
     else:
         iterations, admissions, missed = 1.0, 1.0, steady.served

@@ -112,7 +112,7 @@ def add_window(
     if front_capacity(case) and family != "pinned":
         work.add("learn", requests)
     touch_window(work, case, rows, keys, held)
-    nbytes = window.nbytes * min(1.0, held / window.capacity)
+    nbytes = window.nbytes * min(1.0, held / window.capacity) + beside_window(case)
     work.touch(_INDEPENDENT[family] * tuples, nbytes)
     work.touch(_DEPENDENT[family] * tuples, nbytes, dependent=True)
     if requests:
@@ -128,7 +128,17 @@ def touch_window(work: Work, case: Case, rows: float, keys: Keys, held: float) -
     """
     window = case.plan.window
     assert window is not None
+    nbytes = window.nbytes + beside_window(case)
     load = keys.distinct(min(held, window.capacity)) / window.capacity  # keys per bucket
     found = -math.expm1(-load)
-    work.touch(rows * (1.0 + found), window.nbytes)
-    work.touch(rows * (load - found), window.nbytes, dependent=True)
+    work.touch(rows * (1.0 + found), nbytes)
+    work.touch(rows * (load - found), nbytes, dependent=True)
+
+
+def beside_window(case: Case) -> int:
+    """Bytes of the parts that share the processor's caches with the window: the disk buffer, whose
+    pages pass through them in every iteration, and the front stage. Memory that moves from the
+    window to one of them saves no accesses to main memory."""
+    pages = min(case.plan.buffer_pages, max(1, case.table.num_pages))
+    front = case.plan.front_bytes if case.plan.front is not None else 0
+    return int(pages * case.table.max_page_bytes + front)

@@ -19,7 +19,7 @@ from semistream.cost.case import Case, Work
 from semistream.cost.hybridjoin import add_partitions, capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
-from semistream.cost.renewal import renewal
+from semistream.cost.renewal import drained, renewal
 from semistream.cost.window_stage import add_admission, touch_window
 
 
@@ -35,10 +35,8 @@ def predict(case: Case) -> Prediction:
     if traffic.drained:
         tuples = float(traffic.push)
         waiting = tuples * (1.0 - pinned.share)
-        last = min(waiting, float(window))
-        iterations = (waiting - last) / steady.served
-        admissions = iterations + 1.0
-        iterations += max(1.0, pinned.rest.visited(last * (1.0 - traffic.absent)))
+        batch = drained(pinned.rest, waiting, window, traffic.absent)
+        admissions, iterations = batch.admitting + 1.0, max(1.0, batch.reads)
         held, longest = waiting / 2, tuples
     else:
         iterations = admissions = 1.0

@@ -24,9 +24,11 @@ from semistream.tuning.search import Tuned, tuned
 _LESS = (0.7, 0.5, 0.35)  # of the budget: tried, in case more memory does not serve more
 _WORTH = 1.01  # less memory is taken if it serves as much, within this ratio
 _STEPS = 18  # of the search for the least memory
-# For a wanted rate. Many rates are proportional to memory: in the middle between this memory and
-# 80 % of it, an error of the prediction by a tenth does neither harm.
-HEADROOM = 1.12
+# For a wanted rate: times the memory at which the prediction reaches it. A margin of the memory is
+# a wide one of the rate where little memory makes a great difference, and a narrow one where much
+# memory gains little. This one is half of a fifth: where the plan errs by less, it serves the rate,
+# and four fifths of its memory do not.
+HEADROOM = 0.8**-0.5
 
 
 def predict_join(
@@ -188,13 +190,12 @@ class Tuner:
         return self._plan(best, found)
 
     def least_memory(self, rate: float, limit: int | None) -> TuningPlan:
-        """The plan with the least memory that serves this rate, with headroom if there is any."""
+        """The plan with the least memory that serves this rate, and headroom if there is any."""
         most = limit or max(1 << 20, int(2.5 * self._seen.table.num_rows * self._row_bytes()))
         found = self.ranking(most)
         if not found or found[0].prediction.rate < rate:
             raise self._too_fast(rate, most, found)
         best = found[0]
-        rate = min(HEADROOM * rate, best.prediction.rate)
         candidates = [one.join.name for one in found if one.prediction.rate >= rate]
         low, high = 1.0, float(most)
         for _ in range(_STEPS):
@@ -206,7 +207,9 @@ class Tuner:
                 low = max(low, middle)
             else:
                 best, high = fast, middle
-        return self._plan(best, self.ranking(int(high)))
+        memory = min(int(HEADROOM * high), most)
+        best = self._fast_enough(candidates, memory, best.prediction.rate) or best
+        return self._plan(best, self.ranking(memory))
 
     def _fast_enough(self, names: Sequence[str], memory: int, rate: float) -> Tuned | None:
         found = [one for name in names if (one := self.one(name, memory)) is not None]
