@@ -6,12 +6,15 @@
 
 A cell is measured by two processes, one per checkout, pinned to one core. Both warm up; then they
 take turns of a fraction of a second (lab/turns_cell.py). The ratio (now / before) is that of the
-rows which each has returned in all its turns; the median of the turns' ratios is shown beside it.
-A cell is measured again with new processes, as memory that moves may settle in different places:
-``--rounds`` times, and up to ``--most-rounds`` times while its ratio is too close to --least for
-so few rounds (NOISE). The ratio is over all rounds. ``--every-cell`` measures what `make bench`
-and `make bench-sweep --parts cells` have at one budget. Each checkout has an R of its own under
-.data/, in its own format. The exit code is 1 if the ratio is below --least for any cell.
+rows which each has returned in all its turns.
+A host that is shared is not steady: the same code beside itself has turns that differ by a tenth.
+So turns go on, from ``--turns`` up to ``--most-turns``, while --least is within two standard errors
+of the ratio, above as well as below. ``--rounds`` repeats a cell with new processes, as memory that
+moves may settle in different places. ``--every-cell`` measures what `make bench` and
+`make bench-sweep --parts cells` have at one budget. Each checkout has an R of its own under
+.data/, in its own format, which is dropped from the page cache and read again before anything is
+measured: how fast it is depends on the pieces in which it was written or read. The exit code is 1
+if the ratio is below --least for any cell.
 
 With ``--measure instructions`` the ratio is instructions before / instructions now, on a smaller R
 (lab/turns_report.py); results go to lab/results/turns.json.
@@ -20,12 +23,13 @@ With ``--measure instructions`` the ratio is instructions before / instructions 
 from __future__ import annotations
 
 import argparse
+import math
 import subprocess
 import sys
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import fmean, stdev
 from typing import Any
 
 from rich.console import Console
@@ -38,10 +42,10 @@ from lab.engine_cell import PUSH
 from lab.turns_cell import HERE, Slice, Turn, environment
 
 ROWS = 2_000_000
-NOISE = 0.05  # by which the ratios of two rounds with the same code often differ
 PREPARE = (
-    "import sys; from lab.engine_data import EngineData; data = EngineData(int(sys.argv[1]), 1); "
-    "data.prepare(print, lmdb=False); data.warm()"
+    "import sys; from lab import page_cache; from lab.engine_data import EngineData; "
+    "data = EngineData(int(sys.argv[1]), 1); data.prepare(print, lmdb=False); "
+    "page_cache.drop(data.master); data.warm()"
 )
 
 
@@ -62,32 +66,42 @@ def rate(slices: list[Slice]) -> float:
 
 def compare(
     before: Path, cell: dict[str, Any], options: argparse.Namespace
-) -> tuple[float, float, float, int]:
-    """The rates of both checkouts, before and now, the median ratio of their turns, the rounds."""
+) -> tuple[float, float, float]:
+    """The rates of both checkouts, before and now, and the standard error of their ratio."""
     slices: dict[Path, list[Slice]] = {before: [], HERE: []}
-    turns, seconds, number = options.turns, options.seconds, 0
-    while number < options.rounds or (
-        number < options.most_rounds
-        and is_close(rate(slices[HERE]) / rate(slices[before]), options.least, number)
-    ):
+    for number in range(options.rounds):
         order = (before, HERE) if number % 2 == 0 else (HERE, before)
         processes = {checkout: Turn(checkout, cell) for checkout in order}
-        for turn in range(turns + 1):
+        for turn in range(max(options.turns, options.most_turns) + 1):
+            if turn > options.turns and is_decided(_ratios(slices, before), options.least):
+                break
             for checkout in order if turn % 2 == 0 else reversed(order):
-                found = processes[checkout].measure(seconds)
+                found = processes[checkout].measure(options.seconds)
                 if turn:  # the first one is still part of the warm-up
                     slices[checkout].append(found)
         for process in processes.values():
             process.close()
-        number += 1
+    error = standard_error(_ratios(slices, before))
+    return rate(slices[before]), rate(slices[HERE]), error
+
+
+def _ratios(slices: dict[Path, list[Slice]], before: Path) -> list[float]:
     pairs = zip(slices[before], slices[HERE], strict=True)
-    ratios = [rate([now]) / rate([was]) for was, now in pairs if was.rows and now.rows]
-    return rate(slices[before]), rate(slices[HERE]), median(ratios), number
+    return [rate([now]) / rate([was]) for was, now in pairs if was.rows and now.rows]
 
 
-def is_close(ratio: float, least: float, rounds: int) -> bool:
-    """Whether a ratio may be on the other side of ``least`` by chance, above as well as below."""
-    return abs(ratio - least) < 2 * NOISE / rounds**0.5
+def standard_error(ratios: list[float]) -> float:
+    """Of the mean ratio of paired turns, relative to it."""
+    if len(ratios) < 2:
+        return math.inf
+    return stdev(map(math.log, ratios)) / math.sqrt(len(ratios))
+
+
+def is_decided(ratios: list[float], least: float) -> bool:
+    """Whether the mean ratio is on one side of ``least`` by more than two standard errors."""
+    if len(ratios) < 2:
+        return False
+    return abs(fmean(map(math.log, ratios)) - math.log(least)) > 2 * standard_error(ratios)
 
 
 def every_cell(joins: list[str], percents: list[float]) -> list[tuple[Any, ...]]:
@@ -130,7 +144,7 @@ def main() -> int:
     for checkout in (before, HERE):
         console.print(prepare(checkout, options.rows), end="")
     console.print(f"load {machine.load()}, before: {options.before}")
-    columns = "join", "memory", "reads", "exponent", "before", "now", "ratio", "median ratio"
+    columns = "join", "memory", "reads", "exponent", "before", "now", "ratio", "error"
     table = Table(*columns, title="million tuples/s")
     slower = 0
     joins, percents = options.joins.split(","), [*map(float, options.percents.split(","))]
@@ -155,13 +169,13 @@ def main() -> int:
             exponent=exponent,
             scattered=ranks == "scattered",
         )
-        was, now, middle, rounds = compare(before, cell, options)
+        was, now, error = compare(before, cell, options)
         slower += now / was < options.least
         keys = f"{exponent:g}, {ranks}" + ("" if push == PUSH else f", pushes of {push:,}")
-        rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}", f"{now / was:.3f}", f"{middle:.2f}"
+        rates = f"{was / 1e6:.3f}", f"{now / 1e6:.3f}", f"{now / was:.3f}", f"{error:.3f}"
         table.add_row(join, f"{percent:g} %", mode, keys, *rates)
         name = f"{join}, {percent:g} %, {mode}, {keys}"
-        console.print(f"{name}: {now / was:.3f} (median {middle:.3f}, rounds {rounds})")
+        console.print(f"{name}: {now / was:.3f} (error {error:.3f})")
     console.print(table)
     console.print(f"load {machine.load()}")
     return 1 if slower else 0
@@ -180,9 +194,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--ranks", default="scattered", help="scattered, clustered or both")
     parser.add_argument("--pushes", default=str(PUSH), help="tuples per push")
     parser.add_argument("--rounds", type=int, default=1, help="pairs of processes")
-    parser.add_argument("--most-rounds", type=int, default=1, help="while a ratio is in doubt")
     parser.add_argument("--every-cell", action="store_true", help="instead of modes to pushes")
     parser.add_argument("--turns", type=int, default=12, help="of each process")
+    parser.add_argument("--most-turns", type=int, default=0, help="while a ratio is in doubt")
     parser.add_argument("--seconds", type=float, default=0.4, help="of a turn")
     parser.add_argument(
         "--warm-up",

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lab.bench_turns import cell_of, every_cell, is_close, prepare, rate
+from lab.bench_turns import cell_of, every_cell, is_decided, prepare, rate, standard_error
 from lab.instruction_cell import COUNTED, Cell, WorkClock, in_a_fork
 from lab.instructions import Count, compared, difference, parse_counts
 from lab.turns_cell import HERE, Slice, Turn
@@ -136,16 +136,23 @@ def test_a_process_that_cannot_measure_says_why(
 
 
 @pytest.mark.parametrize(
-    ("ratio", "rounds", "is_in_doubt"),
+    ("ratios", "decided"),
     [
-        *[(1.0, 1, True), (1.0, 8, True), (0.9, 1, True), (1.1, 1, False), (0.8, 1, False)],
-        *[(1.05, 1, True), (1.05, 4, False), (0.9, 4, False)],
+        ([1.2], False),
+        ([1.2, 1.2, 1.21], True),
+        ([0.8, 0.81, 0.8], True),
+        ([1.0, 0.9, 1.1, 1.0], False),
+        ([1.0, 0.98, 1.02, 1.0] * 5, True),
     ],
 )
-def test_a_ratio_near_the_target_needs_more_rounds(
-    ratio: float, rounds: int, is_in_doubt: bool
-) -> None:
-    assert is_close(ratio, 0.97, rounds) is is_in_doubt
+def test_turns_go_on_until_a_ratio_is_decided(ratios: list[float], decided: bool) -> None:
+    assert is_decided(ratios, 0.97) is decided
+
+
+def test_the_standard_error_falls_with_the_number_of_turns() -> None:
+    few, many = [0.9, 1.1], [0.9, 1.1] * 8
+    assert standard_error(many) < standard_error(few) / 2.5
+    assert standard_error([1.0]) == float("inf")
 
 
 def test_every_cell_of_two_benchmarks() -> None:
