@@ -172,8 +172,9 @@ def output_batch_of(name: str, master: Any, window: int, **options: Any) -> int:
 def pool_pages_of(name: str, master: Any, relation: Relation, **options: Any) -> int:
     """Pages of the buffer pool: the size with which least-recently-used replacement reads the
     same pages for look-ups to and fro between neighbours, and then all over R downwards."""
-    keys = sorted({row.key for page in relation.pages for row in page})
-    keys = [keys[0] - 1, *keys, keys[-1] + 1] if keys else []
+    held = {row.key for page in relation.pages for row in page}
+    # Absent keys, too: where all keys are in several pages, only these are in a single one.
+    keys = sorted({key + beside for key in held for beside in (-1, 0, 1)})
     keys = sorted({relation.pages_of(key): key for key in keys}.values())  # one for each place
     neighbours = [*pairwise(keys), *zip(keys, keys[2:], strict=False)]
     to_and_fro = [key for pair in neighbours for key in pair * 2]

@@ -108,6 +108,7 @@ CASES: dict[str, tuple[list[int], list[int | None]]] = {
     "null keys": (list(range(60)), [None if i % 3 == 0 else i % 50 for i in range(80)]),
     "several rows": (SEVERAL_ROWS, list(skewed(2, 120, range(40)))),
     "a key over pages": ([1] * 3 + [2] * 40 + [3, 4, 5], [2, 3, 9, 1, 2, 0, 4] * 12),
+    "all keys over pages": ([0] * 8 + [4] * 8, [3, 17, 3, 0, 3, 4, 17, 3] * 4),
     "one page": ([1, 2, 3], [1, 2, 3, 4, 1, 2] * 20),
     "empty": ([], [1, 2, 3] * 30),
 }
