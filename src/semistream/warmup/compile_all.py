@@ -18,6 +18,7 @@ from typing import Any
 from semistream.engine.conditions import Compare
 from semistream.errors import BudgetError
 from semistream.joins import ALGORITHMS, join
+from semistream.master.mapped_reader import RESIDENT
 from semistream.overload.options import Shedding
 from semistream.warmup.shapes import SHAPES, Tables
 
@@ -83,7 +84,10 @@ def cases() -> list[Case]:
     compared = Case(
         FIRST, "int64", MEMORIES[0], "mapped", HOWS[0], where=Compare("n", "!=", "long")
     )
-    return [*first_cases(), compared] + [
+    resident = [
+        Case(name, "int64", MEMORIES[0], RESIDENT, HOWS[0]) for name in (FIRST, "inlj")
+    ]  # pages of a visit, and frames of a pool
+    return [*first_cases(), compared, *resident] + [
         Case(name, shape, *next(turns), options)
         for name in ALGORITHMS
         for options in OPTIONS.get(name, [{}])
@@ -129,7 +133,8 @@ def _rows(case: Case, tables: Tables, memory: int) -> Iterator[int]:
     shape = SHAPES[case.shape]
     description = join(case.algorithm, memory=memory, how=case.how, **case.options)
     versions = itertools.cycle((1, 2, 3) if shape.changed else (1,))
-    table = tables.open(case.shape, mapped=case.access == "mapped", version=1)
+    mapped = RESIDENT if case.access == RESIDENT else case.access == "mapped"
+    table = tables.open(case.shape, mapped=mapped, version=1)
     direct = case.access == "direct" and tables.can_read_directly
     with description.open(table, on=shape.on, direct=direct, where=case.where) as run:
         _, _, output, policy = run.parts

@@ -131,7 +131,7 @@ class Tables:
         self._built: dict[str, Path] = {}
         self.can_read_directly = _can_read_directly(folder)
 
-    def open(self, name: str, mapped: bool, version: int | None = None) -> MasterTable:
+    def open(self, name: str, mapped: bool | str, version: int | None = None) -> MasterTable:
         if name not in self._built:
             self._built[name] = self._build(SHAPES[name], self._folder / str(len(self._built)))
         return MasterTable.open(self._built[name], version, mapped=mapped)
