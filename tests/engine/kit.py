@@ -159,7 +159,7 @@ class MemoryPages:
     def newest_version(self) -> int:
         return max(self.versions)
 
-    def at_version(self, version: int, keeps_folded: bool = False) -> MemoryPages:
+    def at_version(self, version: int, awaited: int = 0) -> MemoryPages:
         return self.versions[version]
 
     @property

@@ -41,7 +41,7 @@ def test_a_version_finds_changed_codes_however_much_of_the_filters_is_made(
         written = written.upsert(rows(keys)) if is_upsert else written.delete(keys)
         present = present | set(keys) if is_upsert else present - set(keys)
         if rng.random() < 0.8:  # else a version is skipped
-            read = read.at_version(written.version, keeps_folded=rng.random() < 0.5)
+            read = read.at_version(written.version, rng.choice([0, read.num_pages]))
             for _ in range(rng.choice([0, 1, 5, 300])):
                 if not read.index.extend_filters():
                     read.index.merge_lists(room=rng.choice([0, 1 << 20]))

@@ -64,7 +64,7 @@ class LightTable(MasterTable):
         pinned: bool,
         mapped: bool = False,
         known: Any = None,
-        keeps_folded: bool = False,
+        awaited: int = 0,
     ) -> None:
         self.path = path
         self.manifest = manifest

@@ -71,8 +71,8 @@ class Extension(Policy):
         return self.inner.can_release
 
     @property
-    def waits_across_versions(self) -> bool:  # type: ignore[override]
-        return self.inner.waits_across_versions
+    def awaited_pages(self) -> int:
+        return self.inner.awaited_pages
 
     def release(self, most: int) -> pa.RecordBatch | None:
         return self.inner.release(most)

@@ -53,7 +53,6 @@ class Policy(ABC):
 
     full = False  # admit no tuple until an iteration has made room
     can_release = False  # whether ``release`` ever gives a tuple
-    waits_across_versions = False  # whether tuples may wait while the run moves to another version
 
     def __init__(self, join: Any, parts: Parts) -> None:
         self.join = join
@@ -74,6 +73,12 @@ class Policy(ABC):
         self, old: PageSource, new: PageSource, plan: MemoryPlan, fits: bool
     ) -> None:
         """The next tuples are joined with another version. ``fits``: what is allocated suffices."""
+
+    @property
+    def awaited_pages(self) -> int:
+        """Pages, from the first on, among which are all that tuples wait for; 0: none waits, or
+        tuples cannot wait while the run moves to another version."""
+        return 0
 
     @property
     def can_switch(self) -> bool:

@@ -329,8 +329,7 @@ class Run:
         return self._coming[1] is not None and self._policy.can_switch
 
     def _open_version(self, version: int) -> _Coming:
-        waits_on = self._policy.waits_across_versions and self._policy.held > 0
-        new = self._source.at_version(version, keeps_folded=waits_on)
+        new = self._source.at_version(version, self._policy.awaited_pages)
         self._context.binding.check_version(new, self.version)
         table = TableShape.of(new, self._context.binding, self._context.direct)
         return _Coming(new, table, self._policy.plan(table, self._stream))

@@ -11,7 +11,7 @@ are masked (:meth:`PageIndex.visible`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +20,13 @@ from semistream.keys import Codes, KeyCodec
 from semistream.master.changed import ChangedCodes
 from semistream.master.delta_codes import Delta, DeltaCodes
 from semistream.master.index import PageIndex, PagePlaces
-from semistream.master.manifest import ChangedInfo, Manifest
+from semistream.master.manifest import ChangedInfo, Manifest, SegmentInfo
 from semistream.master.reader import OpenSegment, PlainReader, open_segment
 from semistream.master.stitch import check_base_order, stitched
 from semistream.master.store import LocalStore
 
 _KINDS = "base", "delta"
+_MOST_FOLDED = 16  # deltas that are kept after they were folded: each has a file open
 
 
 class LogicalPages:
@@ -34,8 +35,9 @@ class LogicalPages:
     ``bounds`` has the first page of the base and of every delta, and the end of the last. Files
     that ``known``, another version with this schema, has open are not opened and checked again.
 
-    ``keeps_folded``: after these come the pages of deltas that an older ``known`` has and this
-    version does not, for tuples that wait for them. No code is located there.
+    ``awaited``: tuples wait for pages of an older ``known``, for none from this one on. After the
+    pages of this version come those of deltas that were folded since, the newest change first, as
+    far as they are awaited. No code is located there.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class LogicalPages:
         manifest: Manifest,
         codec: KeyCodec,
         known: LogicalPages | None = None,
-        keeps_folded: bool = False,
+        awaited: int = 0,
     ) -> None:
         infos = manifest.segments
         known_files = {} if known is None else known.segment.by_file()
@@ -59,11 +61,11 @@ class LogicalPages:
         self.bounds = [0, *np.cumsum([base, *deltas]).tolist()]
         self._infos = [[info for info in infos if info.kind == kind] for kind in _KINDS]
         self._version = manifest.version
-        folded = []
-        if keeps_folded and known is not None and known._is_before(self):
-            folded = [info for info in known._infos[1] if info.pages and info not in infos]
-        old = [known_files[str(store.path(info.file))] for info in folded]
-        self.segment: OpenSegment = stitched([*opened, *old], [*infos, *folded])
+        self._folded: list[SegmentInfo] = []
+        if known is not None and known._is_before(self):
+            self._folded = known._folded_in(infos, awaited)
+        old = [known_files[str(store.path(info.file))] for info in self._folded]
+        self.segment: OpenSegment = stitched([*opened, *old], [*infos, *self._folded])
         self._codes = self._changed_codes(store, manifest, known)
         old_sizes = [len(part.pages) for part in old]
         self.index: PageIndex = _index(
@@ -93,6 +95,13 @@ class LogicalPages:
         """The codes of a file of changed codes, if they are in memory as they are in the file."""
         lists = (one for delta in self._codes.values() for one in delta.lists)
         return next((one.codes for one in lists if one.name == name), None)
+
+    def _folded_in(self, infos: Sequence[SegmentInfo], awaited: int) -> list[SegmentInfo]:
+        """The deltas that a newer version with these segments does not have, and those that this
+        one has kept, up to the last that is ``awaited``."""
+        firsts = zip([*self._infos[1], *self._folded], self.index.boundaries, strict=True)
+        found = [info for info, first in firsts if info not in infos and first < awaited]
+        return [info for info in found if info.pages][:_MOST_FOLDED]
 
     def _is_before(self, other: LogicalPages) -> bool:
         """Whether this is an older version with the same base."""

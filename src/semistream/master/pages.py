@@ -94,9 +94,9 @@ class PageSource(Protocol):
     def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
         """The bytes that a reader for ``pages_at_once`` pages will hold."""
 
-    def at_version(self, version: int, keeps_folded: bool = False) -> PageSource:
-        """Another version of the same relation. ``keeps_folded``: pages that only this version has
-        come after those of a newer one, for tuples that wait for them."""
+    def at_version(self, version: int, awaited: int = 0) -> PageSource:
+        """Another version of the same relation. ``awaited``: tuples wait for pages of this version
+        before this one. Those that a newer one does not have come after its own."""
 
     def pages_shared_with(self, other: PageSource) -> int:
         """Pages, from the first on, that another version has as well; 0: it has another base."""

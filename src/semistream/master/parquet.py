@@ -134,7 +134,7 @@ class ParquetPages:
     def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
         return (pages_at_once + 1) * self.max_page_bytes + self.decoder_bytes
 
-    def at_version(self, version: int, keeps_folded: bool = False) -> ParquetPages:
+    def at_version(self, version: int, awaited: int = 0) -> ParquetPages:
         """Itself: there are no versions."""
         return self
 

@@ -221,7 +221,7 @@ class SqlMaster:
     def buffer_bytes(self, pages_at_once: int, direct: bool) -> int:
         return pages_at_once * self.max_page_bytes
 
-    def at_version(self, version: int, keeps_folded: bool = False) -> SqlMaster:
+    def at_version(self, version: int, awaited: int = 0) -> SqlMaster:
         """Itself: there are no versions."""
         return self
 

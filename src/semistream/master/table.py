@@ -54,7 +54,7 @@ class MasterTable:
         pinned: bool,
         mapped: bool | str = False,
         known: MasterTable | None = None,
-        keeps_folded: bool = False,
+        awaited: int = 0,
     ) -> None:
         self.path = path
         self.manifest = manifest
@@ -70,9 +70,7 @@ class MasterTable:
         # Files are opened now and stay open: a vacuum can unlink them, but not their content.
         is_alike = known is not None and known.manifest.schema == manifest.schema
         shared: LogicalPages | None = known.pages if known is not None and is_alike else None
-        self.pages: LogicalPages = LogicalPages(
-            self.store, manifest, self.codec, shared, keeps_folded
-        )
+        self.pages: LogicalPages = LogicalPages(self.store, manifest, self.codec, shared, awaited)
         self.index: PageIndex = self.pages.index
         self._newest_number = NewestVersion(self.store, manifest.version)
 
@@ -151,13 +149,13 @@ class MasterTable:
         version: int | None,
         mapped: bool | str,
         known: MasterTable | None = None,
-        keeps_folded: bool = False,
+        awaited: int = 0,
     ) -> MasterTable:
         pinned, folder = version is not None, os.fspath(path)
         return open_version(
             LocalStore(path),
             version,
-            lambda manifest: cls(folder, manifest, pinned, mapped, known, keeps_folded),
+            lambda manifest: cls(folder, manifest, pinned, mapped, known, awaited),
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -239,13 +237,13 @@ class MasterTable:
         kind = reader_kind(self.mapped, direct)
         return kind.bytes_for(self.pages.segment, pages_at_once, direct)
 
-    def at_version(self, version: int, keeps_folded: bool = False) -> MasterTable:
+    def at_version(self, version: int, awaited: int = 0) -> MasterTable:
         """Another version of this table, with the same ``mapped`` setting.
 
-        ``keeps_folded``, for a join whose tuples wait on: after the pages of a newer version come
-        those of deltas of this version that were folded since.
+        ``awaited``, for a join whose tuples wait on for pages of this version before this one:
+        after the pages of a newer version come those of deltas that were folded since.
         """
-        return MasterTable._open(self.path, version, self.mapped, self, keeps_folded)
+        return MasterTable._open(self.path, version, self.mapped, self, awaited)
 
     def pages_shared_with(self, other: Any) -> int:
         """Pages, from the first on, that another version has as well: its base and the deltas that

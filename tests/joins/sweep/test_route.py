@@ -101,6 +101,14 @@ def test_folded_deltas_have_every_second_turn_or_all_while_many_wait_for_them(
     assert [visit.pages.tolist() for visit in visits] == [[page] for page in order]
 
 
+def test_the_oldest_folded_delta_comes_first() -> None:
+    route, window = route_of(1, [180, 190, 200, 210])
+    route._stretches.own = 18
+    route._stretches.segment_ends = [18, 20, 24]  # 20 to 23 were folded before 18 and 19
+    visits = visits_of_rest(route, window)
+    assert [visit.pages.tolist() for visit in visits] == [[20], [21], [18], [19]]
+
+
 def visits_of_rest(route: Route, window: StretchWindow) -> list[Visit]:
     visits = []
     while some := next_visits(route, window):

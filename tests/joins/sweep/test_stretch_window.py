@@ -115,10 +115,28 @@ def test_tuples_follow_their_stretches_to_another_version() -> None:
     before.of = lambda keys: stretches  # type: ignore[method-assign]
     assert add(window, [1, 3, 11, 5, 3, 3]) == 6
     assert (before.shared_with(after, 3), after.own, len(after)) == (3, 5, 6)
-    assert before.moved_to(after, 3)
+    assert before.moved_to(after, 3) == 1
     window.follow(after, 3)
     found = [numbers(window, collect(window, stretch)[0]) for stretch in range(6)]
     assert found == [[0], [2], [3], [], [], [1, 4, 5]]
+
+
+def test_tuples_follow_stretches_that_were_folded_before() -> None:
+    """The next change folds another delta: its pages come before those of the older one."""
+    firsts = np.array([0, 10, 5, 2, 12, 3])
+    old = PageIndex(CODEC, firsts, np.zeros(6, np.bool_), boundaries=[2, 3, 5], own_pages=5)
+    firsts = np.array([0, 10, 5, 1, 2, 12, 3])
+    new = PageIndex(CODEC, firsts, np.zeros(7, np.bool_), boundaries=[2, 3, 4, 6], own_pages=4)
+    before, after = Stretches(old, 1), Stretches(new, 1)
+    assert (before.folded, after.folded) == ([5], [4, 6])
+    window = StretchWindow(layout(), StretchWindowSize(40, 0, 0, 2), before)
+    stretches = np.array([0, 5, 4, 3, 5, 1], np.int32)
+    before.of = lambda keys: stretches  # type: ignore[method-assign]
+    assert add(window, [1, 3, 12, 2, 3, 11]) == 6
+    assert before.moved_to(after, 3) == 3
+    window.follow(after, 3)
+    found = [numbers(window, collect(window, stretch)[0]) for stretch in range(7)]
+    assert found == [[0], [5], [], [], [3], [2], [1, 4]]
 
 
 def test_tuples_are_added_and_removed() -> None:

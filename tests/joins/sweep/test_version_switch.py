@@ -14,7 +14,7 @@ import naive
 import semistream as ss
 from harness import build, check_books
 from semistream.joins.sweep.growing_index import GrowingIndex
-from semistream.master import code_list
+from semistream.master import code_list, logical_pages
 from semistream.testing import RecordingObserver
 
 KEYS = 20_000
@@ -247,8 +247,8 @@ def test_tuples_wait_on_for_deltas_that_are_not_folded(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mapped", [False, True, "resident"])
 def test_tuples_wait_on_for_deltas_that_are_folded(mapped: bool | str, tmp_path: Path) -> None:
-    """The pages of a folded delta stay until its tuples are served, though its file is deleted;
-    and they are served before the next switch, which does not keep them."""
+    """The pages of a folded delta stay until its tuples are served, though its file is deleted,
+    and though the next change comes before."""
     changing = Changing(tmp_path, mapped=mapped, adapt=False)
     part = np.arange(0, KEYS, 3)
     changing.upsert(part)
@@ -262,11 +262,51 @@ def test_tuples_wait_on_for_deltas_that_are_folded(mapped: bool | str, tmp_path:
         assert len(changing.table.manifest.deltas) == 1
         changing.table.vacuum(keep=1)
         changing.push()
-        if round_ != 4:  # more than a third of the tuples waited for the folded delta
-            assert changing.run.stats.waiting > 0.9 * waited
-            assert changing.iterations[-1] <= 12
+        # More than a third of the tuples waited for the folded delta.
+        assert changing.run.stats.waiting > 0.9 * waited
+        assert changing.iterations[-1] <= 12
         for _ in range(1 if round_ == 3 else 60):  # 1: some still wait at the next switch
             changing.push()
+    changing.check()
+
+
+def folded_pages(run: Any) -> int:
+    index = run.source.index
+    return len(index.firsts) - index.own_pages
+
+
+@pytest.mark.parametrize("most", [1, 2, 16])
+def test_deltas_of_several_changes_are_kept_while_tuples_wait_for_them(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every change folds all deltas before, and comes while tuples wait for some of them. If they
+    are too many, tuples of the oldest are served first."""
+    monkeypatch.setattr(logical_pages, "_MOST_FOLDED", most)
+    changing = Changing(tmp_path, memory=1_500_000, adapt=False)
+    part = np.arange(0, KEYS, 6)
+    changing.upsert(part)
+    for _ in range(160):
+        changing.push()
+    kept, waited = 0, changing.run.stats.waiting
+    for round_ in range(8):
+        changing.upsert(part[:1700] if round_ % 2 else part[-1700:])
+        assert len(changing.table.manifest.deltas) == 1
+        changing.table.vacuum(keep=1)
+        for _ in range(2):
+            changing.push()
+            assert changing.run.memory.total <= changing.run.memory.budget
+        deltas = len(changing.run.source.index.boundaries)
+        assert deltas <= 1 + most
+        kept = max(kept, deltas - 1)
+        if most == 16:
+            assert changing.run.stats.waiting > 0.7 * waited
+            assert max(changing.iterations[-2:]) <= 3
+    assert kept >= min(most, 6)
+    for _ in range(160):
+        changing.push()
+    changing.upsert([5])  # the next change drops what no tuple waits for
+    changing.push()
+    assert folded_pages(changing.run) == 0
     changing.check()
 
 

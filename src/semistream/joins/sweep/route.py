@@ -85,8 +85,9 @@ class Route:
         empty if none wait. :meth:`find_pages` is to be called before a visit is made.
 
         ``first``: only those of stretches from this one on, apart from the sweep. Every second time
-        it is the turn of deltas that were folded, as they are kept until the next switch only; and
-        every time while as many tuples wait for their stretches as for those of the sweep.
+        it is the turn of deltas that were folded, the oldest first, so that few of them are to be
+        kept; and every time while as many tuples wait for their stretches as for those of the
+        sweep.
         """
         if not window.is_awaited:
             self._folded_turn = False
@@ -101,7 +102,7 @@ class Route:
         is_turn = self._folded >= self._swept or not self._folded_turn
         self._folded_turn = is_turn and self.waiting_from(window, stretches.own)
         if first or self._folded_turn:
-            begin = window.next_needed(first or stretches.own)
+            begin = window.next_needed(first) if first else self._oldest_folded(window)
             visits = self._visits(window, begin)[0] if begin >= first else []
             self._folded = sum(len(visit.slots) for visit in visits)
             return visits
@@ -110,6 +111,11 @@ class Route:
         visits, self._position = self._visits(window, begin)
         self._swept = sum(len(visit.slots) for visit in visits)
         return visits
+
+    def _oldest_folded(self, window: StretchWindow) -> int:
+        """The first stretch with waiting tuples of the oldest folded delta that has one."""
+        found = ((window.next_needed(start), start) for start in reversed(self._stretches.folded))
+        return next(begin for begin, start in found if begin >= start)
 
     def _visits(self, window: StretchWindow, begin: int) -> tuple[list[Visit], int]:
         """Visits from this stretch on, and the stretch after their last."""

@@ -94,11 +94,11 @@ class StretchWindow:
         self._fill = np.full(len(stretches), self._size, np.int32)
 
     def follow(self, stretches: Stretches, kept: int) -> None:
-        """Wait for other stretches, of which the first ``kept`` are the same. The others that
-        tuples wait for are the last ones, in the same order."""
+        """Wait for other stretches, of which the first ``kept`` are the same. The following ones
+        that tuples wait for are the last ones, in the same order."""
         old, head, fill, listed = self._stretches, self._head, self._fill, self._listed
         self.wait_for(stretches)
-        moved = min(old.own - kept, len(stretches) - stretches.own)
+        moved = min(len(old) - kept, len(stretches) - stretches.own)
         for first, to, count in ((0, 0, kept), (kept, stretches.own, moved)):
             self._head[to : to + count] = head[first : first + count]
             self._fill[to : to + count] = fill[first : first + count]

@@ -74,11 +74,18 @@ class Stretches:
         own, others = (one.first_page[: count + 1] for one in (self, other))
         return count if self.by_code and other.by_code and np.array_equal(own, others) else 0
 
-    def moved_to(self, other: Stretches, kept: int) -> bool:
-        """Whether another version has all stretches of this version but the first ``kept`` at its
+    @property
+    def folded(self) -> list[int]:
+        """The first stretch of each delta that was folded."""
+        ends = self.segment_ends
+        return [self.own, *(end for end in ends if end > self.own)][:-1]
+
+    def moved_to(self, other: Stretches, kept: int) -> int:
+        """How many stretches of this version, after the first ``kept``, another one has at its
         end."""
-        own, others = self.first_page[kept : self.own + 1], other.first_page[other.own :]
-        return len(own) > 1 and np.array_equal(own - own[0], others - others[0])
+        count = len(other) - other.own
+        own, others = self.first_page[kept : kept + count + 1], other.first_page[other.own :]
+        return count if np.array_equal(own - own[0], others - others[0]) else 0
 
     def pages_from(self, stretch: int) -> tuple[int, int]:
         """The pages of the base, or of the delta, that has this stretch: first, and end."""

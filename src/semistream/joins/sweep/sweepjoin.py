@@ -119,7 +119,6 @@ class SweepJoin(Join):
 
 class Sweep(Policy):
     can_release = True
-    waits_across_versions = True
     _table: TableShape
     _absent_keys: AbsentKeys
 
@@ -192,6 +191,14 @@ class Sweep(Policy):
         merging = 0 if new.index is None else new.index.bytes_to_merge
         self._index_growth.prepare(self._window, plan, merging)
         self._visits = deque(self._switch.urgent_first(self._visits))
+
+    @property
+    def awaited_pages(self) -> int:
+        window = self._window
+        if window is None or not self.held:
+            return 0
+        ends = (visit.first + visit.stretches for visit in self._visits)
+        return int(self._stretches.first_page[max(1 + window.farthest(0), *ends, 0)])
 
     @property
     def can_switch(self) -> bool:

@@ -3,9 +3,10 @@
 A change adds a delta, and may fold younger ones into it; the pages of the base and of all other
 deltas stay. A tuple that waits for a page that stays meets the row there that its own version has,
 also when the run has moved to a newer version. The pages of deltas that are folded come after those
-of the new version until the next switch, and are visited first. Only tuples that still wait for
-pages of a switch before are served before the next one. What later visits find out about a key must
-not be remembered if the key has changed since: the row that they read is hidden in the new version.
+of the new version until no tuple waits for them, and are visited first. Only if they are too many,
+tuples of the oldest ones are served before the next switch. What later visits find out about a key
+must not be remembered if the key has changed since: the row that they read is hidden in the new
+version.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ class VersionSwitch:
         if fits and shared and new.index is not None and new.distinct == old.distinct:
             coming = Stretches(new.index, pages)
             self.kept = self.urgent = stretches.shared_with(coming, shared)
-            if self.kept and stretches.moved_to(coming, self.kept):
-                self.urgent = stretches.own
+            if self.kept:
+                self.urgent += stretches.moved_to(coming, self.kept)
 
     def urgent_first(self, visits: Iterable[Visit]) -> list[Visit]:
         """These visits, beginning with those that must be made before the switch."""
