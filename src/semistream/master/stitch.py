@@ -36,13 +36,17 @@ def stitched(parts: Sequence[OpenSegment], infos: Sequence[SegmentInfo]) -> Open
     parts, infos = [part for part, _ in used], [info for _, info in used]
     starts = _starts([info.bytes for info in infos])
     pages = [part.pages for part in parts]
-    shift = np.repeat(np.array(starts, np.int64), [len(p) for p in pages])
     firsts = np.cumsum([0, *(len(p) for p in pages)]).tolist()
+    # In place: a run that moves to a new version waits for it, and new memory takes longest.
+    offsets = np.concatenate([p.offsets for p in pages])
+    for first, end, start in zip(firsts, firsts[1:], starts, strict=False):
+        if start:
+            offsets[first:end] += start
     continues = np.concatenate([p.continues for p in pages])
     for end, (before, after) in zip(firsts[1:], pairwise(pages), strict=False):
         continues[end - 1] = before.last_code == after.first_codes[0]
     whole = PagePlaces(
-        np.concatenate([p.offsets for p in pages]) + shift,
+        offsets,
         np.concatenate([p.lengths for p in pages]),
         np.concatenate([p.first_codes for p in pages]),
         continues,
@@ -94,7 +98,7 @@ class StitchedSegment(OpenSegment):
             continues = pages.continues[own].copy()
             continues[-1:] = False
             places = PagePlaces(
-                pages.offsets[own] - start,
+                pages.offsets[own] - start if start else pages.offsets[own],
                 pages.lengths[own],
                 pages.first_codes[own],
                 continues,
