@@ -107,6 +107,23 @@ def test_a_push_at_a_change_does_little_more_than_others(changing: Changing) -> 
     changing.check()
 
 
+def test_a_push_at_a_change_visits_no_pages(tmp_path: Path) -> None:
+    """After the first change: the pushes between have left room for its tuples."""
+    changing = Changing(tmp_path, adapt=False)
+    for _ in range(160):
+        changing.push()
+    steady = statistics.mean(changing.iterations[-40:])
+    assert steady > 0.3
+    for number in range(6):
+        changing.upsert(np.unique(changing.random.integers(0, KEYS, 30)))
+        for _ in range(30):
+            changing.push()
+        if number:
+            assert changing.iterations[-30] == 0
+    assert statistics.mean(changing.iterations[-150:]) < 1.5 * steady
+    changing.check()
+
+
 def test_lists_of_changed_codes_are_merged_between_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

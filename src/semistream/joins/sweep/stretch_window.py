@@ -55,6 +55,7 @@ class StretchWindow:
         self._free_count = chunks
         self.spare = 0  # free chunks that admission leaves, for the next shrink,
         self.most_spare = 0  # and how many it should be: a part of those that visits free
+        self.reserve = 0  # further ones that it leaves
         self.count = 0
         self.wait_for(stretches)
 
@@ -108,6 +109,10 @@ class StretchWindow:
         """Chunks that have at least so many bytes together."""
         each = self._size * (_TUPLE + self.layout.record.slot_bytes) + _CHUNK
         return -(-nbytes // each)
+
+    def chunks_of(self, tuples: int) -> int:
+        """Chunks that so many tuples fill."""
+        return -(-tuples // self._size)
 
     @property
     def chunks(self) -> int:
@@ -180,7 +185,7 @@ class StretchWindow:
     @property
     def vacant(self) -> int:
         """Slots of free chunks; a few more are free at the ends of chunks in use."""
-        return int(max(0, self._free_count - self.spare) * self._size)
+        return int(max(0, self._free_count - self.spare - self.reserve) * self._size)
 
     def add(
         self,
@@ -195,7 +200,7 @@ class StretchWindow:
         of the batch, instead of ``columns``."""
         rows = rows[: self.rows.room(columns, rows)]
         slots = np.empty(len(rows), np.int32)
-        spare = min(self.spare, self._free_count)
+        spare = min(self.spare + self.reserve, self._free_count)
         placed, free_count = kernels.sweep.place(
             codes,
             rows,

@@ -62,6 +62,7 @@ from semistream.joins.base import Join
 from semistream.joins.sweep.growing_index import GrowingIndex
 from semistream.joins.sweep.offers import Offers
 from semistream.joins.sweep.plan import SweepPlan, plan_run, plan_sweep, visit_scratch
+from semistream.joins.sweep.push_reserve import PushReserve
 from semistream.joins.sweep.read_ahead import ReadAhead, Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
@@ -131,6 +132,7 @@ class Sweep(Policy):
         self._served_before = 0  # tuples, when the front stage was last aged
         self._switch = VersionSwitch()
         self._index_growth = GrowingIndex(self.context.settings.index_step_share)
+        self._reserve = PushReserve()
         self._visits: deque[Visit] = deque()
         self._route: Route
         self._stretches: Stretches
@@ -173,6 +175,7 @@ class Sweep(Policy):
         if self._window is not None:
             if kept:
                 self._window.follow(self._stretches, kept)
+                self._reserve.version_moved(self._window)
             else:
                 self._window.wait_for(self._stretches)
             self._set_enough(self._window)
@@ -256,6 +259,10 @@ class Sweep(Policy):
         window = self._window
         if window is None or self.busy:
             return plan
+        has_moved = self._reserve.has_moved
+        self._reserve.push_over(window)
+        if has_moved:
+            return plan  # this push has done enough
         if self._index_growth.give_ahead(window, self._visits):
             self._set_enough(window)
             plan = self._index_growth.plan
@@ -303,7 +310,7 @@ class Sweep(Policy):
         began = 0.0 if self._mover is None else self.context.clock()
         if vacant:
             self._reads.request(self._visits, self._reads.ahead)
-            self.admission.admit(vacant, self._add)
+            self._reserve.added(self.admission.admit(vacant, self._add))
             self.full = self.admission.full or self._lacks_room(window)
         if self._mover is not None:
             self._mover.note_admission(self.context.clock() - began)
@@ -455,6 +462,7 @@ class Sweep(Policy):
         stats.unmatched += self._unmatched
         stats.matched += len(visit.slots) - self._unmatched
         window.leave(visit.slots)
+        self._reserve.visited(window)
         output.add_served(visit)
         if self.front is not None:
             served = stats.matched + stats.unmatched
