@@ -21,7 +21,8 @@
 ``--minutes`` ends the run after the cell that exceeds it. The next run of the same commit goes on
 with the cells that are missing; results of another commit are discarded (``--fresh``: always).
 What is compared in ``grid``, ``auto`` and ``least`` is open at the same time, has learned, and is
-measured in 16 turns, of which the middle half counts.
+measured in 16 turns, of which the middle half counts; in up to 96, while it is in doubt whether a
+target of ``grid`` or ``auto`` is met.
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
 machine is calibrated once per table. Results go to lab/results/cost-small.json or cost.json after
 every cell. A rate is tuples per second of processor time; where other processes run, this compares
@@ -49,7 +50,17 @@ from rich.console import Console
 
 import semistream as ss
 from lab import cost_moved, cost_report, machine
-from lab.cost_cell import CostCell, case_of, in_turns, measure, predicted, settled
+from lab.bench_turns import is_decided
+from lab.cost_cell import (
+    CostCell,
+    Turns,
+    case_of,
+    in_turns,
+    measure,
+    middle_rate,
+    predicted,
+    settled,
+)
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine
 from semistream.errors import BudgetError
@@ -131,9 +142,10 @@ def compare(cell: CostCell, factors: Machine) -> dict[str, Any]:
     return {**result, "name": cell.name}
 
 
-def best_of(cells: list[CostCell], always: CostCell) -> dict[CostCell, float]:
+def best_of(cells: list[CostCell], always: CostCell, least: float) -> dict[CostCell, float]:
     """The rates of the best of these cells, and of ``always``: all are measured briefly, the best
-    ones again, in turns. Of many brief measurements the highest one is too high."""
+    ones again, in turns. Of many brief measurements the highest one is too high. Turns go on while
+    ``always`` is neither clearly above nor below ``least`` times the best one."""
     brief = {"warm_seconds": 0.35, "seconds": 0.15}
     every = list(dict.fromkeys([*cells, always]))
     if len(every) <= _FEW:
@@ -145,7 +157,18 @@ def best_of(cells: list[CostCell], always: CostCell) -> dict[CostCell, float]:
         near = [cell for cell in ranked if rates[cell] >= _NEAR * best][:_AGAIN]
     longer = {"warm_seconds": 0.7, "seconds": 0.15}
     again = {replace(cell, **longer): cell for cell in dict.fromkeys([*near, always])}
-    return {again[cell]: rate for cell, rate in in_turns(again, _TURNS).items()}
+    judged = replace(always, **longer)
+    rates = in_turns(again, _TURNS, lambda measured: is_clear(measured, judged, least))
+    return {again[cell]: rate for cell, rate in rates.items()}
+
+
+def is_clear(measured: Turns, judged: CostCell, least: float) -> bool:
+    """Whether a cell's share of the best one's rate is on one side of ``least`` by more than two
+    standard errors."""
+    best = max(measured, key=lambda cell: middle_rate(measured[cell]))
+    pairs = zip(measured[judged], measured[best], strict=True)
+    ratios = [rows / seconds * other / most for (rows, seconds), (most, other) in pairs]
+    return best == judged or is_decided(ratios, least)
 
 
 def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:
@@ -158,7 +181,7 @@ def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:
         except BudgetError:
             continue
     picked = picked_join(cell)
-    rates = best_of(list(joins.values()), joins[picked])
+    rates = best_of(list(joins.values()), joins[picked], cost_report.AUTO)
     best = max(rates, key=lambda one: rates[one])
     entry = {"name": cell.name, "picked": picked, "rate": rates[joins[picked]]}
     return {**entry, "best": rates[best], "best_join": best.join}
@@ -195,7 +218,7 @@ def grid_cells(cell: CostCell, factors: Machine) -> tuple[CostCell, list[CostCel
 
 def compare_grid(cell: CostCell, factors: Machine) -> dict[str, Any]:
     chosen, grid = grid_cells(cell, factors)
-    rates = best_of(grid, chosen)
+    rates = best_of(grid, chosen, cost_report.TUNED)
     best = max(rates, key=lambda one: rates[one])
     entry = {"name": cell.name, "tuned": chosen.options, "rate": rates[chosen], "cells": len(grid)}
     return {**entry, "best": rates[best], "best_options": best.options}

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -38,6 +38,7 @@ _LEARNING = 3.0  # times the seconds for it, while a front stage is learning
 _SPAN, _LONGER_SPAN = 4, 1.5  # tuples per slot, and per tuple before: a front stage's hits by then
 _STEADY = 0.005  # change of the share of hits from one span to the next
 _LEARNING_SECONDS = 15.0  # for runs that are compared
+_MORE_TURNS = 6  # times the turns of a comparison, at most, while it is in doubt
 _APART = 4  # of the turns of a run, the slowest and the fastest one in four do not count
 
 
@@ -86,6 +87,10 @@ class CostCell:
     def batches(self, data: CostData, count: int, offset: int) -> list[pa.RecordBatch]:
         n = count * self.push
         return data.stream(n, self.push, offset, self.exponent, self.scattered)
+
+
+Turns = dict[CostCell, list[tuple[int, float]]]
+"""Tuples and seconds of each turn of the cells that are compared."""
 
 
 def case_of(cell: CostCell, data: CostData, machine: Machine) -> Case:
@@ -159,12 +164,15 @@ def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
         }
 
 
-def in_turns(cells: Iterable[CostCell], turns: int) -> dict[CostCell, float]:
+def in_turns(
+    cells: Iterable[CostCell], turns: int, is_decided: Callable[[Turns], bool] | None = None
+) -> dict[CostCell, float]:
     """The rates of these cells. Their runs are open at the same time and are measured in turns: the
     host is not equally fast all the time. Slow seconds of it are outliers (``middle_rate``).
-    A cell whose settings do not fit into its memory has none."""
+    A cell whose settings do not fit into its memory has none. Turns go on until the comparison
+    ``is_decided``, up to some times as many."""
     pa.set_cpu_count(1)
-    measured = dict[CostCell, list[tuple[int, float]]]()
+    measured: Turns = {}
     with ExitStack() as stack:
         runs, pushed = dict[CostCell, Any](), dict[CostCell, int]()
         for cell in cells:
@@ -173,7 +181,9 @@ def in_turns(cells: Iterable[CostCell], turns: int) -> dict[CostCell, float]:
             with suppress(ss.BudgetError):
                 pushed[cell] = _warm_up(run, cell, cell.data, _LEARNING_SECONDS)
                 runs[cell] = run
-        for turn in range(turns):
+        for turn in range(_MORE_TURNS * turns):
+            if turn >= turns and (is_decided is None or is_decided(measured)):
+                break
             order = list(runs) if turn % 2 == 0 else list(runs)[::-1]
             for cell in order:
                 pushed[cell], served, _, spent = _serve(runs[cell], cell, cell.data, pushed[cell])

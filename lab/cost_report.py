@@ -10,6 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+TUNED, AUTO = 0.95, 0.9  # targets: least share of the best setting, and of the best join
+
 
 def line(part: str, entry: dict[str, Any]) -> str:
     """What was found, for the one who waits."""
@@ -83,10 +85,10 @@ def summary(report: dict[str, Any]) -> dict[str, Any]:
         target("share of predictions within 30 %", within, 0.9, False)
     if report["grid"]:
         parts = [entry["rate"] / entry["best"] for entry in report["grid"]]
-        target("tuned setting / best of the grid, least", min(parts), 0.95, False)
+        target("tuned setting / best of the grid, least", min(parts), TUNED, False)
     if report["auto"]:
         parts = [entry["rate"] / entry["best"] for entry in report["auto"]]
-        target("join that auto picks / best join, least", min(parts), 0.9, False)
+        target("join that auto picks / best join, least", min(parts), AUTO, False)
     least = [entry for entry in report["least"] if "rate" in entry]
     if least:
         served = [entry["rate"] / entry["wanted"] for entry in least]

@@ -11,7 +11,7 @@ import pytest
 
 from lab import bench_cost, cost_report
 from lab.bench_cost import SIZES, Results, Task, run, tasks
-from lab.cost_cell import CostCell, Learning, case_of, in_turns, measure, middle_rate
+from lab.cost_cell import CostCell, Learning, Turns, case_of, in_turns, measure, middle_rate
 from lab.cost_data import KINDS, CostData
 from semistream.cost import Machine, predict
 
@@ -157,19 +157,46 @@ def test_few_settings_are_all_measured_in_turns(monkeypatch: pytest.MonkeyPatch)
         brief.append(cell)
         return {"rate": cell.percent}
 
-    def turns(some: Any, _: int) -> dict[CostCell, float]:
+    def turns(some: Any, _: int, __: Any) -> dict[CostCell, float]:
         together.append(len(some))
         return {cell: 10.0 * cell.percent for cell in some}
 
     monkeypatch.setattr(bench_cost, "measure", measured)
     monkeypatch.setattr(bench_cost, "in_turns", turns)
-    few = bench_cost.best_of(cells[:4], cells[4])
+    few = bench_cost.best_of(cells[:4], cells[4], 0.9)
     assert few == {cell: 10.0 * cell.percent for cell in cells[:5]}
     assert not brief
-    many = bench_cost.best_of(cells, cells[0])
+    many = bench_cost.best_of(cells, cells[0], 0.9)
     assert len(brief) == len(cells)
     assert sorted(cell.percent for cell in many) == [1, 6, 7]
     assert together == [5, 3]
+
+
+def test_a_share_of_the_best_is_clear_on_either_side_of_the_target() -> None:
+    tuned, best = (CostCell("cinlj", 1, percent) for percent in (1, 2))
+    steady, shaky = [100, 101, 99, 100], [70, 130, 90, 105]
+    turns = {name: [(rows, 1.0) for rows in each] for name, each in (("a", steady), ("b", shaky))}
+    assert bench_cost.is_clear({tuned: turns["a"], best: [(120, 1.0)] * 4}, tuned, 0.95)
+    assert bench_cost.is_clear({tuned: turns["a"], best: [(102, 1.0)] * 4}, tuned, 0.95)
+    assert bench_cost.is_clear({tuned: [(120, 1.0)] * 4, best: turns["b"]}, tuned, 0.95)
+    assert not bench_cost.is_clear({tuned: turns["b"], best: [(104, 1.0)] * 4}, tuned, 0.95)
+    assert not bench_cost.is_clear({tuned: [(100, 1.0)], best: [(120, 1.0)]}, tuned, 0.95)
+
+
+@pytest.mark.slow
+def test_turns_go_on_while_a_comparison_is_in_doubt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lab.cost_data.DATA", tmp_path)
+    CostData(20_000).prepare(lambda text: None)
+    cell, asked = CostCell("hybridjoin", 20_000, 20, warm_seconds=0.05, seconds=0.02), list[int]()
+
+    def is_decided(measured: Turns) -> bool:
+        asked.append(len(measured[cell]))
+        return len(asked) == 3
+
+    in_turns([cell], 2, is_decided)
+    assert asked == [2, 3, 4]
 
 
 def test_a_front_stage_has_learned_when_its_hits_stay() -> None:
