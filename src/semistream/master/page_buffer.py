@@ -10,7 +10,7 @@ import pyarrow as pa
 from semistream.master.local_file import ALIGNMENT
 
 HUGE = 2 << 20  # bytes of a huge page
-_UNUSED_SHARE = 64  # the last huge page may be larger than needed by buffers // 64
+_UNUSED = 64 << 10  # bytes of the last huge page that may be beyond the buffers
 
 
 class PageBuffer:
@@ -53,7 +53,7 @@ def _mapped(nbytes: int) -> tuple[mmap.mmap, int]:
     # freed when it is released. Memory before ``at`` is never touched, so it is never allocated.
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
     huge = -(-nbytes // HUGE) * HUGE
-    if (huge - nbytes) * _UNUSED_SHARE > nbytes:
+    if huge - nbytes > _UNUSED:
         huge -= HUGE
     if not huge:
         return mmap.mmap(-1, nbytes, flags=private), 0
