@@ -184,7 +184,7 @@ class Table:
         pages = np.empty(len(self.pages), np.int64)
         places = np.empty(len(slots), np.int32)
         count = sweep.needed_pages(
-            by_slot, slots, self.firsts, self.continues, 0, len(self.pages) - 1, gap, pages, places
+            by_slot[slots], self.firsts, self.continues, 0, len(self.pages) - 1, gap, pages, places
         )
         return pages[:count], places
 
@@ -195,6 +195,26 @@ class Table:
             for number, page in enumerate(self.pages)
             for row in np.flatnonzero(page == code).tolist()
         ]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 33, 34, 500])
+@pytest.mark.parametrize("kind", ["dense", "equal", "two keys", "clustered", "extreme"])
+def test_tuples_are_sorted_by_code(count: int, kind: str) -> None:
+    rng = np.random.default_rng(count)
+    codes = {
+        "dense": rng.permutation(count),
+        "equal": np.full(count, 7),
+        "two keys": rng.integers(0, 2, count) * 2**62,
+        "clustered": np.where(rng.random(count) < 0.02, 2**60, rng.integers(0, 9 * count, count)),
+        "extreme": rng.choice([-(2**63), 2**63 - 1, -1, 0, 3], count),
+    }[kind].astype(np.int64)
+    slots = rng.permutation(3 * count)[:count].astype(np.int32)
+    by_slot = np.zeros(3 * count, np.int64)
+    by_slot[slots] = codes
+    ordered, found = sweep.in_order(by_slot, slots)
+    assert found.tolist() == sorted(codes.tolist())
+    assert by_slot[ordered].tolist() == found.tolist()
+    assert sorted(ordered.tolist()) == sorted(slots.tolist())
 
 
 @many

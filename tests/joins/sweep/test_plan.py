@@ -15,6 +15,7 @@ from semistream.engine.settings import DEFAULTS
 from semistream.engine.shape import TableShape
 from semistream.joins.sweep.plan import SweepPlan, plan_run
 from semistream.joins.sweep.stretch_window import NEVER
+from semistream.master.page_buffer import HUGE
 
 PAGES = 2_000
 PAGE = 16 << 10
@@ -88,6 +89,17 @@ def test_direct_reads_ahead_have_a_buffer_each() -> None:
     assert (1 + direct.reads_ahead) * one <= max(
         MEMORY // DEFAULTS.read_ahead_share, 2 * MEMORY // DEFAULTS.least_buffer_share
     )
+
+
+@pytest.mark.parametrize("megabytes", [11, 16, 23, 30, 45, 68, 100, 200])
+def test_buffers_of_direct_reads_fill_whole_huge_pages(megabytes: int) -> None:
+    shape, memory = table(can_prefetch=True, direct=True), megabytes * 1_000_000
+    found = plan(shape, memory)
+    total = (1 + found.reads_ahead) * shape.buffer_bytes(found.buffer_pages)
+    assert total <= memory // DEFAULTS.read_ahead_share
+    assert -total % HUGE <= (1 + found.reads_ahead) * PAGE
+    kept = plan(shape, memory, disk_buffer_pages=7)
+    assert kept.buffer_pages == 7, "as configured"
 
 
 def test_a_resident_table_needs_addresses_and_no_buffer() -> None:

@@ -101,6 +101,31 @@ def test_visits_are_requested_in_order_up_to_a_limit(direct: bool, can_address: 
 
 
 @both_kinds
+def test_the_next_visit_is_requested_before_pages_are_opened(
+    can_address: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, _ = reads_of(pages_of(KEYS, can_address=can_address), 1, True)
+    visits = [visit(0, 1), visit(3), visit(5)]
+    reads.request(visits, 1)
+    reads.plan(visits)
+    planned = visits[1].read
+    assert [v.read is not None for v in visits] == [True, True, False]
+
+    def fail(*_: Any) -> None:
+        assert visits[1].reader is not None
+        raise OSError("damaged")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(reads, "_opened", fail)
+        with pytest.raises(OSError, match="damaged"):
+            reads.load(visits[0], visits[1:], 1)
+    assert (visits[1].read, visits[2].reader) == (planned, None)
+    assert visits[0].done == 0, "it is loaded again"
+    assert codes_of(reads.load(visits[0]))[:2] == [0, 1]
+    assert codes_of(reads.load(visits[1])) == [30, 31]
+
+
+@both_kinds
 def test_a_visit_without_pages_is_not_requested(can_address: bool) -> None:
     reads, _ = reads_of(pages_of(KEYS, can_address=can_address), 2, False)
     visits = [visit(), visit(1)]

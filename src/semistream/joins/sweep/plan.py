@@ -22,6 +22,7 @@ from semistream.engine.shape import StreamShape, TableShape
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
 from semistream.master.local_file import ALIGNMENT
+from semistream.master.page_buffer import HUGE
 from semistream.memory import parse_size
 
 _UNSEEN_WINDOW = 1024
@@ -100,9 +101,11 @@ def _divided(
         share, most = settings.mapped_stretch_share, settings.mapped_stretch_bytes
     largest = max(1, table.max_page_bytes)
     pages = buffer_pages(join, table, share, most)
-    reader = table.buffer_bytes(pages)
-    ahead = _reads_ahead(table, budget, reader, settings)
+    ahead = _reads_ahead(table, budget, table.buffer_bytes(pages), settings)
     readers = 1 + (ahead if table.direct else 0)
+    if table.direct and join.disk_buffer_pages is None:
+        pages = _in_huge_pages(table, pages, readers, budget // settings.read_ahead_share)
+    reader = table.buffer_bytes(pages)
     stretches = len(first_pages(table.continues, pages, table.boundaries)) - 1
     visit_pages = max(1, reader // (largest + (2 * ALIGNMENT if table.direct else 0)))
     resident = 0
@@ -204,6 +207,19 @@ def _reads_ahead(table: TableShape, budget: int, reader: int, settings: Settings
     fit = budget // settings.read_ahead_share // reader - 1
     one = 1 if settings.least_buffer_share * reader <= budget else 0
     return min(max(one, fit), settings.reads_ahead)
+
+
+def _in_huge_pages(table: TableShape, pages: int, readers: int, most: int) -> int:
+    """About as many pages of a buffer, so that buffers side by side fill whole huge pages, of at
+    most ``most`` bytes. A direct read into small pages takes up to twice as long."""
+    huge = min(-(-readers * table.buffer_bytes(pages) // HUGE), most // HUGE) * HUGE
+    each = huge // readers
+    fit = pages
+    for _ in range(2):  # the second time with pages of the size that they really have
+        fit = min(fit * each // table.buffer_bytes(fit), table.num_pages)
+        if not fit:
+            return pages
+    return fit if table.buffer_bytes(fit) <= each else max(1, fit - 1)
 
 
 def visit_scratch(table: TableShape, pages: int) -> int:

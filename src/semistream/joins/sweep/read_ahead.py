@@ -89,6 +89,14 @@ class ReadAhead:
         for reader in self._readers:
             reader.close()
 
+    def plan(self, visits: Sequence[Visit]) -> None:
+        """Plan the read of the visit that is requested next, while the disk is busy."""
+        if self.ahead:
+            for visit in visits:
+                if visit.reader is None and len(visit.pages):
+                    visit.read = visit.read or self._reader.plan(visit.pages)
+                    return
+
     def request(self, visits: Sequence[Visit], most: int) -> None:
         """Prefetch the next visits' pages, with at most ``most`` reads in flight."""
         direct = self._context.direct
@@ -105,12 +113,14 @@ class ReadAhead:
             if direct and not self._idle:
                 return
             reader = self._idle.pop() if direct else self._reader
-            visit.read = reader.plan(visit.pages)
+            visit.read = visit.read or reader.plan(visit.pages)
             reader.prefetch(visit.read)
             visit.reader = reader
 
-    def load(self, visit: Visit) -> LoadedPages:
-        """Read the visit's next pages, or wait for their prefetch. Can be retried if it fails."""
+    def load(self, visit: Visit, following: Sequence[Visit] = (), most: int = 0) -> LoadedPages:
+        """Read the visit's next pages, or wait for their prefetch; then request those of the
+        ``following`` visits, before these are opened: completions of queued reads arrive together,
+        so the disk is idle now. Can be retried if it fails."""
         reader, visit.reader = visit.reader or self._reader, None
         read, visit.read = visit.read, None
         if self._can_address:
@@ -119,22 +129,25 @@ class ReadAhead:
         else:
             pages = visit.pages[visit.done : visit.done + 1]
         try:
-            loaded = count_read(
+            found = count_read(
                 self._context, reader, int(pages[0]), len(pages), reader.bytes_read,
-                lambda: self._fetch(reader, pages, read),
+                lambda: reader.load(read) if self._can_address else reader.read(int(pages[0])),
             )  # fmt: skip
         except BaseException:
             self._release(reader, reader)
             raise
         self._release(reader, self._reader)
         self._reader = reader
+        self.request(following, most)
+        loaded = self._opened(pages, found, read)
         visit.done += len(pages)
         return loaded
 
-    def _fetch(self, reader: Any, pages: Any, read: Any) -> LoadedPages:
+    def _opened(self, pages: Any, found: Any, read: Any) -> LoadedPages:
+        """Pages in memory: by their addresses, or one as a record batch."""
         if not self._can_address:
-            return self._sorted_by_code(pages, *reader.read(int(pages[0])))
-        addresses = reader.load(read)
+            return self._sorted_by_code(pages, *found)
+        addresses = found
         loaded = self._columns.open(pages, addresses, read.sizes)
         if self._keys:
             loaded.keys = self._key_columns.open(pages, addresses, read.sizes).columns

@@ -13,6 +13,7 @@ from semistream.engine.context import Context
 from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.keys import Codes
 
 _NO_PAGES = np.zeros(0, np.int64)
 
@@ -130,19 +131,17 @@ class Route:
         """Sort the tuples of a visit, and find the pages that they need."""
         if visit.is_found:
             return
-        visit.slots = visit.slots[window.codes[visit.slots].argsort()]
+        visit.slots, codes = kernels.sweep.in_order(window.codes, visit.slots)
         first, end = self._stretches.first_page, visit.first + visit.stretches
         low, high = int(first[visit.first]), int(first[end]) - 1
-        visit.pages, visit.places = self._pages(window, visit.slots, low, high, self._gap)
+        visit.pages, visit.places = self._pages(codes, low, high, self._gap)
         if self._gap and visit.stretches > 1 and len(visit.pages) > self._most:
-            visit.pages, visit.places = self._pages(window, visit.slots, low, high, 0)
+            visit.pages, visit.places = self._pages(codes, low, high, 0)
         visit.is_found = True
 
-    def _pages(
-        self, window: StretchWindow, slots: Any, low: int, high: int, gap: int
-    ) -> tuple[Any, Any]:
+    def _pages(self, codes: Codes, low: int, high: int, gap: int) -> tuple[Any, Any]:
         """The pages to read, and for every tuple the first of them that can hold its code."""
-        places = np.zeros(len(slots), np.int32)
+        places = np.zeros(len(codes), np.int32)
         if high < low:
             return _NO_PAGES, places  # an empty table: nothing to read
         index = self._stretches.index
@@ -150,9 +149,9 @@ class Route:
             return np.arange(low, high + 1), places
         most = high - low + 1
         if not index.has_spanning_keys:
-            most = min(most, len(slots) * (1 + gap))
+            most = min(most, len(codes) * (1 + gap))
         pages = np.empty(most, np.int64)
         count = kernels.sweep.needed_pages(
-            window.codes, slots, index.firsts, index.continues, low, high, gap, pages, places
+            codes, index.firsts, index.continues, low, high, gap, pages, places
         )
         return pages[:count].copy(), places

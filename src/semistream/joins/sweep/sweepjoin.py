@@ -375,7 +375,12 @@ class Sweep(Policy):
             self._look_ahead()
         visit = self._visits[0]
         self._route.find_pages(self._window, visit)
-        loaded = self._reads.load(visit) if len(visit.pages) else None
+        loaded = None
+        if len(visit.pages):
+            # Before a switch, buffers are left to visits that are more urgent.
+            following = [] if self._switch.kept else list(islice(self._visits, 1, None))
+            most = self.context.settings.reads_in_flight
+            loaded = self._reads.load(visit, following, most)
         self._visits.popleft()
         self._visit, self._loaded = visit, loaded
         self._offers.outdated = self._switch.outdated(visit)
@@ -398,6 +403,7 @@ class Sweep(Policy):
         for visit in islice(self._visits, self._reads.ahead + 1):
             self._route.find_pages(self._window, visit)
         self._reads.request(self._visits, self.context.settings.reads_in_flight)
+        self._reads.plan(self._visits)
 
     def _sweep_done(self) -> None:
         """Perhaps memory would be of more use elsewhere."""
