@@ -30,7 +30,7 @@ from semistream.engine.plan import Part
 from semistream.memory import parse_size
 from semistream.stats import Stats
 
-_IDLE_PART = 8  # the window is mostly idle if at most slots // 8 were ever occupied
+_IDLE_ROOM = 1.25  # slots that an idle window keeps for each tuple that ever waited in a round
 # Sizes to compare with, relative to the front stage's. Fewer moves down, as each costs a round; up
 # the hits are less certain.
 _STEPS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1 / 1.4, 1.4, 2.0)
@@ -153,7 +153,9 @@ class MemoryMover:
                 )
         else:
             is_full = 10 * front.count > 9 * front.capacity
-            self.moves = is_full and self.decide_idle(self._most_waiting, window.capacity)
+            kept = 1.0 - (self._limits.idle or 0.0)  # of what both have now
+            kept *= 1.0 + front.nbytes / max(1, window.nbytes)
+            self.moves = is_full and self.decide_idle(self._most_waiting, kept * window.capacity)
             self.drains = False
             self._most_waiting = window.count
         if self.term is not term:
@@ -216,13 +218,15 @@ class MemoryMover:
         """Whether the window is mostly idle, because every micro-batch is drained."""
         return self.share == self._limits.idle
 
-    def decide_idle(self, most_waiting: int, capacity: int) -> bool:
+    def decide_idle(self, most_waiting: int, left: float) -> bool:
         """Decide after a round that never filled the window; returns whether the share changed.
 
-        This happens if every micro-batch is drained before the next one arrives.
+        This happens if every micro-batch is drained before the next one arrives. Then the window
+        needs room for the misses of one micro-batch, and no more: ``left`` is the number of slots
+        that it would keep.
         """
         idle = self._limits.idle
-        if idle is None or self.share >= idle or _IDLE_PART * most_waiting > capacity:
+        if idle is None or self.share >= idle or _IDLE_ROOM * most_waiting > left:
             return False
         self.term = Term()
         self.share = idle
