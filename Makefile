@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN       := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 RUNNABLE  := $(VENV)/.runnable
-ENGINE_TESTS := tests/conformance tests/engine tests/faults tests/joins tests/kernels tests/master tests/memory tests/overload \
+ENGINE_TESTS := tests/conformance tests/cost tests/engine tests/faults tests/joins tests/kernels tests/master tests/memory tests/overload \
   tests/property tests/reference tests/reliability tests/tuning
 
 .DEFAULT_GOAL := help

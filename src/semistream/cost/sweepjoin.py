@@ -23,21 +23,26 @@ from typing import Any
 import numpy as np
 
 from semistream.cost.case import Case, Work
+from semistream.cost.keys import poisson_tail
 from semistream.cost.loads import Loads
 from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.window_stage import add_admission, behind_front_stage, front_capacity, portions
+from semistream.engine.memory_mover import IDLE_ROOM
 
+START_SHARE = 0.3  # of the front stage, before memory moves
 IDLE_SHARE = 0.85  # where batches are drained, and the window is mostly idle
+_ROOMS = 8  # values of an even distribution
 _HISTORY = 2.0  # counts are halved every sweep: two sweeps count
 _SKETCH_SPAN = 4.0  # tuples per cached row over which a sketch counts
 
 
 def predict(case: Case) -> Prediction:
-    fixed = case.using(front_stage=0.3, adapt=False)
-    idle = case.traffic.drained and case.traffic.push * 8 <= _window(fixed)
-    if case.join.moves_memory and idle:
-        return sweep(case.using(front_stage=IDLE_SHARE, adapt=False))
+    if case.join.moves_memory and case.traffic.drained:
+        idle = case.using(front_stage=IDLE_SHARE, adapt=False)
+        start = sweep(case.using(front_stage=START_SHARE, adapt=False))
+        if IDLE_ROOM * case.traffic.push * (1.0 - start.front_share) <= _window(idle):
+            return sweep(idle)
     return at_rest(case, sweep)
 
 
@@ -77,7 +82,9 @@ def sweep(case: Case) -> Prediction:
     density = min(1.0, pages / total)
     gap = getattr(plan, "gap_pages", 0)
     jumps = (1.0 - density) ** np.arange(1, gap + 1)
-    read = min(float(total), pages * (1.0 + density * float((np.arange(1, gap + 1) * jumps).sum())))
+    between = pages * density * float((np.arange(1, gap + 1) * jumps).sum())
+    between *= bridged(case, stretches, visits, missed, pages, between)
+    read = min(float(total), pages + between)
     requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages, 1e-9)
     work = Work(case)
     rounds = hand_overs(case, visits, missed)
@@ -140,6 +147,21 @@ def visits_of(case: Case, stretches: Loads, tuples: float) -> float:
     unused = (float((share * np.minimum(1.0 + waiting, pages)).sum()) - 1.0) / 2
     packed = needed / max(1.0, most - max(0.0, unused))
     return max(min(packed, stretches.visited(tuples)), needed / most / 2, min(1.0, tuples))
+
+
+def bridged(
+    case: Case, stretches: Loads, visits: float, missed: float, pages: float, between: float
+) -> float:
+    """Share of the pages ``between`` needed ones that are read along with them.
+
+    A visit to several stretches reads all of its own, or none if the buffer has no room for them
+    (``Route.find_pages``). Their number is a Poisson variable, and the room evenly distributed.
+    """
+    each, room = between / max(visits, 1e-12), _visit_pages(case) - pages / max(visits, 1e-12)
+    several = min(1.0, max(0.0, stretches.visited(missed) / max(visits, 1e-12) - 1.0))
+    rooms = 2.0 * max(0.0, room) * (np.arange(_ROOMS) + 0.5) / _ROOMS
+    left = [float(poisson_tail(each, int(one))) for one in rooms]
+    return 1.0 - several * float(np.mean(left))
 
 
 def hand_overs(case: Case, visits: float, missed: float) -> float:

@@ -30,7 +30,7 @@ from semistream.engine.plan import Part
 from semistream.memory import parse_size
 from semistream.stats import Stats
 
-_IDLE_ROOM = 1.25  # slots that an idle window keeps for each tuple that ever waited in a round
+IDLE_ROOM = 1.25  # slots that an idle window keeps for each tuple that ever waited in a round
 # Sizes to compare with, relative to the front stage's. Fewer moves down, as each costs a round; up
 # the hits are less certain.
 _STEPS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1 / 1.4, 1.4, 2.0)
@@ -226,7 +226,7 @@ class MemoryMover:
         that it would keep.
         """
         idle = self._limits.idle
-        if idle is None or self.share >= idle or _IDLE_ROOM * most_waiting > left:
+        if idle is None or self.share >= idle or IDLE_ROOM * most_waiting > left:
             return False
         self.term = Term()
         self.share = idle
