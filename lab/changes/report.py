@@ -12,13 +12,15 @@ WORST_TO_MEDIAN = {"upserts": 5.0, "rates": 3.0, "appends": 3.0}  # targets: at 
 
 def changes(cells: list[dict[str, Any]]) -> Grid:
     heads = ["cell", "mode", "changed rows/s", "M rows/s", "last/first tenth", "median push, ms",
-             "worst push, ms", "worst CPU, ms", "worst/median", "hit rate", "versions"]  # fmt: skip
+             "worst push, ms", "worst CPU, ms", "worst/median", "of all rounds", "hit rate",
+             "versions"]  # fmt: skip
     rows = [
         [c["cell"], c["mode"], f"{c['rows_per_second']:,.0f}", f"{c['rate'] / 1e6:.2f}",
          _marked(f"{c['last_to_first']:.2f}", c["last_to_first"] < LAST_TO_FIRST),
          f"{1e3 * c['median_push']:.1f}", f"{1e3 * c['worst_push']:.1f}",
          f"{1e3 * c['worst_cpu']:.1f}",
          _marked(f"{c['worst_to_median']:.1f}", c["worst_to_median"] > WORST_TO_MEDIAN[c["cell"]]),
+         ", ".join(f"{ratio:.1f}" for ratio in c.get("rounds", [])),
          f"{c['hit_rate']:.0%}", str(c["versions"])]
         for c in cells if "source" not in c
     ]  # fmt: skip
