@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -83,6 +84,8 @@ class RunningJoin:
         began = time.perf_counter()
         while time.perf_counter() - began < seconds:
             self._one(Pushes())
+        gc.collect()
+        gc.freeze()  # a full collection would look at all imported modules, within some push
 
     def while_true(self, condition: Callable[[], bool]) -> Pushes:
         pushes = Pushes()
