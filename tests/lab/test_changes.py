@@ -28,3 +28,6 @@ def test_a_round_that_misses_its_target_is_shown() -> None:
     assert "4.0, 2.0, 5.0" in text
     assert not is_missed({**cell, "worst_to_median": 2.0})
     assert not is_missed({**cell, "rows_per_second": 0})
+    slower = {**cell, "worst_to_median": 2.0, "last_to_first": 0.7}
+    assert is_missed({**slower, "cell": "upserts"})
+    assert not is_missed(slower)
