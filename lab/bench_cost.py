@@ -163,12 +163,15 @@ def best_of(cells: list[CostCell], always: CostCell, least: float) -> dict[CostC
 
 
 def is_clear(measured: Turns, judged: CostCell, least: float) -> bool:
-    """Whether a cell's share of the best one's rate is on one side of ``least`` by more than two
-    standard errors."""
-    best = max(measured, key=lambda cell: middle_rate(measured[cell]))
+    """Whether a cell's share of the best other one's rate is on one side of ``least`` by more than
+    two standard errors. Turns must not end because the cell that is judged is ahead just then."""
+    others = [cell for cell in measured if cell != judged]
+    if not others:
+        return True
+    best = max(others, key=lambda cell: middle_rate(measured[cell]))
     pairs = zip(measured[judged], measured[best], strict=True)
     ratios = [rows / seconds * other / most for (rows, seconds), (most, other) in pairs]
-    return best == judged or is_decided(ratios, least)
+    return is_decided(ratios, least)
 
 
 def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def changes(cells: list[dict[str, Any]]) -> Grid:
          _marked(f"{c['last_to_first']:.2f}", c["last_to_first"] < LAST_TO_FIRST.get(c["cell"], 0)),
          f"{1e3 * c['median_push']:.1f}", f"{1e3 * c['worst_push']:.1f}",
          f"{1e3 * c['worst_cpu']:.1f}",
-         _marked(f"{c['worst_to_median']:.1f}", c["worst_to_median"] > WORST_TO_MEDIAN[c["cell"]]),
+         _marked(f"{c['worst_to_median']:.1f}", _is_too_long(c)),
          ", ".join(f"{ratio:.1f}" for ratio in c.get("rounds", [])),
          f"{c['hit_rate']:.0%}", str(c["versions"])]
         for c in cells if "source" not in c
@@ -52,11 +52,13 @@ def kills(cells: list[dict[str, Any]]) -> Grid:
 
 
 def is_missed(cell: dict[str, Any]) -> bool:
-    worst = WORST_TO_MEDIAN.get(cell["cell"])
-    if worst is None or not cell["rows_per_second"]:  # syncs, or nothing changed
-        return False
-    least = LAST_TO_FIRST.get(cell["cell"], 0.0)
-    return bool(cell["worst_to_median"] > worst or cell["last_to_first"] < least)
+    return _is_too_long(cell) or cell.get("last_to_first", 1) < LAST_TO_FIRST.get(cell["cell"], 0)
+
+
+def _is_too_long(cell: dict[str, Any]) -> bool:
+    """Whether the worst push was, while the table changed; syncs have no target."""
+    most = WORST_TO_MEDIAN.get(cell["cell"])
+    return bool(most and cell["rows_per_second"] and cell["worst_to_median"] > most)
 
 
 def markdown(report: dict[str, Any]) -> str:
