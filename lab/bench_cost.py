@@ -24,11 +24,11 @@ What is compared in ``grid``, ``auto`` and ``least`` is open at the same time, h
 measured in 16 turns, of which the middle half counts; in up to 96, while it is in doubt whether a
 target of ``grid`` or ``auto`` is met.
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
-machine is calibrated once per table. Results go to lab/results/cost-small.json or cost.json after
-every cell. A rate is tuples per second of processor time; where other processes run, this compares
-better than the clock. Other guests of the same host can still halve the speed of a core for some
-seconds: with ``--passes`` all rates are measured again, in later passes, and the best of a cell's
-rates counts (all are kept). The exit code is 1 if a target is missed.
+machine is calibrated once per table and call. Results go to lab/results/cost-small.json or
+cost.json after every cell. A rate is tuples per second of processor time; where other processes
+run, this compares better than the clock. Other guests of the same host can still halve the speed of
+a core for some seconds: with ``--passes`` all rates are measured again, in later passes, and the
+best of a cell's rates counts (all are kept). The exit code is 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -334,18 +334,18 @@ class Results:
         return next(found, None)
 
     def factors(self, task: Task) -> Machine:
-        """Calibrated once for each table, and kept with the results."""
+        """Calibrated once for each table and process, and kept with the results: the host may be
+        a fifth slower or faster a quarter of an hour later."""
         name, data = f"{task.rows} {task.kind}", CostData(task.rows, task.kind)
         if name not in self.prepared:
             data.prepare(self.log)
             self.prepared.add(name)
-        known = self.report["factors"].get(name)
-        if known is None:
             began = time.perf_counter()
             made = calibrate(ss.MasterTable.open(data.master), keep=False)
             self.log(f"calibrated for {name} in {time.perf_counter() - began:.1f} s")
             known = {"factors": dict(made.factors), "access": made.access, "disk": made.disk}
             self.report["factors"][name] = known
+        known = self.report["factors"][name]
         pairs = {part: tuple(tuple(one) for one in known[part]) for part in ("access", "disk")}
         return Machine(known["factors"], **pairs)
 
