@@ -129,12 +129,14 @@ def test_a_cell_of_every_kind_of_table(
     assert expected.pages_per_tuple == pytest.approx(found["pages_per_tuple"], rel=0.3)
 
 
-@pytest.mark.slow
-def test_runs_that_are_compared_are_open_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def small_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lab.cost_data.DATA", tmp_path)
     CostData(20_000).prepare(lambda text: None)
+
+
+@pytest.mark.slow
+def test_runs_that_are_compared_are_open_together(small_table: None) -> None:
     short = {"warm_seconds": 0.05, "seconds": 0.02}
     cells = [CostCell(name, 20_000, 20, **short) for name in ("hybridjoin", "chybridjoin")]
     found = in_turns(cells, 3)
@@ -187,11 +189,7 @@ def test_a_share_of_the_best_is_clear_on_either_side_of_the_target() -> None:
 
 
 @pytest.mark.slow
-def test_turns_go_on_while_a_comparison_is_in_doubt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("lab.cost_data.DATA", tmp_path)
-    CostData(20_000).prepare(lambda text: None)
+def test_turns_go_on_while_a_comparison_is_in_doubt(small_table: None) -> None:
     cell, asked = CostCell("hybridjoin", 20_000, 20, warm_seconds=0.05, seconds=0.02), list[int]()
 
     def is_decided(measured: Turns) -> bool:

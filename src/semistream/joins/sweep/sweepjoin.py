@@ -201,7 +201,7 @@ class Sweep(Policy):
         if window is None or not self.held:
             return 0
         ends = (visit.first + visit.stretches for visit in self._visits)
-        return int(self._stretches.first_page[max(1 + window.farthest(0), *ends, 0)])
+        return int(self._stretches.first_page[max([1 + window.farthest(0), *ends])])
 
     @property
     def can_switch(self) -> bool:
