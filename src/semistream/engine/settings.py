@@ -45,6 +45,13 @@ class Settings:
     least_buffer_share: int = 12  # a larger buffer leaves no memory for reading ahead
     disk_bytes_per_miss: int = 1536  # disk bytes read per admitted miss (estimate)
 
+    # SweepJoin: rows that are copied out of mapped pages
+    copied_share: int = 64
+    copied_bytes: int = 1 << 20  # what is copied should stay in the CPU cache until it is used
+    copied_pages: int = 4096  # of a visit: more of them make a push long
+    mapped_share: int = 16
+    mapped_most: int = 16 << 20  # unmapping eight huge pages is cheap among so many rows
+
     # SweepJoin: visits
     # Unneeded bytes read to coalesce two requests into one. Of scattered direct reads, a hundred or
     # more are in flight together: then a request costs 7 us beside 0.3 us for a KiB, as much as

@@ -49,8 +49,6 @@ class MappedReader(PlainReader):
     fails while its pages are in use, the process dies (SIGBUS), where a read would raise.
     """
 
-    _copied = 0  # bytes of the buffer that reads of sparse ranges have used
-
     def prefetch(self, read: PlannedRead) -> None:
         """A no-op: read-ahead would fill the page cache with small pages, which map slowly."""
 
@@ -62,11 +60,9 @@ class MappedReader(PlainReader):
         is_dense = len(pages) >= MAPPED_PAGES or end - begin <= _SPARSE * read.extents.needed
         mapped = None
         if is_dense and end - begin <= self.nbytes:
-            self._buffer.release(self._copied)  # the map and the copies are never resident together
-            self._copied = 0
+            self._buffer.release_used()  # the map and the copies are never resident together
             mapped = segment.file.map(begin, end - begin)
         if mapped is None:
-            self._copied = max(self._copied, read.extents.nbytes)
             return super().load(read)
         memory, at = mapped
         self._arrow = pa.py_buffer(memory)

@@ -22,6 +22,7 @@ class PageBuffer:
 
     def __init__(self, nbytes: int, within: tuple[mmap.mmap, int] | None = None) -> None:
         self.nbytes = aligned(nbytes)
+        self.used = 0  # bytes that reads have filled since the last release
         memory, at = within or _mapped(self.nbytes)
         self._memory, self._at = memory, at
         self.view = memoryview(memory)[at : at + self.nbytes]
@@ -31,6 +32,11 @@ class PageBuffer:
         """Give the first ``nbytes`` back to the system; the next read allocates them again."""
         if nbytes and hasattr(mmap, "MADV_DONTNEED"):
             self._memory.madvise(mmap.MADV_DONTNEED, self._at, aligned(nbytes))
+
+    def release_used(self) -> None:
+        """The same for all that reads have filled."""
+        self.release(self.used)
+        self.used = 0
 
     @classmethod
     def side_by_side(cls, nbytes: int, count: int) -> list[PageBuffer]:

@@ -69,6 +69,11 @@ class OpenSegment:
         self.file.close()
         self.claims.close()
 
+    def reopen(self) -> None:
+        """Open the file again after a failed read: it may have been replaced."""
+        self.file.reopen()
+        self._whole = None
+
     def whole_map(self) -> WholeMap:
         """A map of all pages, which all readers share."""
         if self._whole is None:
@@ -146,7 +151,7 @@ def raise_truncated(segment: OpenSegment, first: int, end: int) -> None:
     """Raise for the first page that is truncated."""
     page = first + int(np.searchsorted(segment.ends(slice(first, None)), end, side="right"))
     segment.checked[first:] = False
-    segment.file.reopen()
+    segment.reopen()
     raise MasterTableError(
         f"{segment.name_of(page)} is truncated: {int(segment.ends(page)) - end} bytes are missing; "
         "restore the file from a copy or build the table again"
@@ -181,7 +186,7 @@ def check(segment: OpenSegment, numbers: Any, memory: Any, starts: Any) -> None:
         return
     segment.checked[numbers[list(problems)]] = False
     first = min(problems)
-    segment.file.reopen()
+    segment.reopen()
     raise MasterTableError(
         f"{segment.name_of(int(numbers[first]))} {problems[first]}; "
         "restore the file from a copy or build the table again"
@@ -251,7 +256,7 @@ class PlainReader:
             extents = Extents(begins, ends, self._direct)
             if extents.nbytes <= self.nbytes or len(pages) == 1:
                 return PlannedRead(pages, ends - begins, extents)
-            pages = pages[: len(pages) // 2]
+            pages = pages[: max(1, len(pages) * self.nbytes // extents.nbytes)]
 
     def prefetch(self, read: PlannedRead) -> None:
         """Start a read whose pages the next :meth:`load` will return.
@@ -275,6 +280,7 @@ class PlainReader:
         assert self._buffer is not None
         self._arrow = self._buffer.arrow
         extents, ahead = read.extents, self._ahead if self._direct else None
+        self._buffer.used = max(self._buffer.used, extents.nbytes)
         arrived = self._ahead.finish()
         if not (arrived and self._prefetched is read):
             read_extents(self._segment, read.pages, extents, self._buffer.view, ahead)
@@ -299,6 +305,14 @@ class PlainReader:
     def frames(self, count: int) -> Any:
         """A reader that keeps ``count`` pages, each in a frame of its own."""
         return FrameReader(self._segment, count, self._direct)
+
+    def mapped_pages(self, most_mapped: int) -> Any:
+        """The pages for compiled code that maps them itself; never together with this reader's
+        buffer."""
+        from semistream.master.mapped_pages import MappedPages
+
+        assert self._buffer is not None
+        return MappedPages(self._segment, self._buffer, most_mapped)
 
 
 class FrameReader:

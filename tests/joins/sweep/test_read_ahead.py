@@ -16,7 +16,8 @@ from harness import needs_direct_io
 from semistream.engine.plan import plan_memory
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.engine.shape import StreamShape, TableShape
-from semistream.joins.sweep.read_ahead import ReadAhead, Visit
+from semistream.joins.sweep.read_ahead import ReadAhead
+from semistream.joins.sweep.visit import Visit
 from semistream.kernels.page_columns import copy_codes
 
 KEYS = [[page * 10, page * 10 + 1] for page in range(8)]

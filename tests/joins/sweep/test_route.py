@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from engine.kit import binding, context, layout, pages_of
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit import Visit
 from semistream.master.index import PageIndex
 
 PAGES = pages_of([[10 * page, 10 * page + 1] for page in range(24)])

@@ -14,10 +14,11 @@ import semistream as ss
 from engine.kit import binding, context, emitted, intake_and_output, pages_of, stream_shape
 from semistream.engine.plan import plan_memory
 from semistream.engine.shape import TableShape
-from semistream.joins.sweep.read_ahead import ReadAhead, Visit
+from semistream.joins.sweep.read_ahead import ReadAhead
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit import Visit
 from semistream.joins.sweep.visit_match import VisitMatch
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states

@@ -13,9 +13,9 @@ from engine.kit import binding, context, emitted, intake_and_output, pages_of, s
 from semistream.engine.plan import plan_memory
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.shape import TableShape
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit import Visit
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 

@@ -108,6 +108,21 @@ class NodeBuffers:
                 self._bitmaps[n][:] = 255
             nulls[:] = 0
 
+    @property
+    def out(self) -> Any:
+        """The addresses of the buffers, for kernels that append rows themselves."""
+        return self._out
+
+    def extend(self, n: int, rows: int, limit: int) -> bool:
+        """Give a node what it lacks after so many rows; False if that exceeds ``limit`` bytes."""
+        spare = limit - self.nbytes
+        needed = int(self._out[forms.OUT_END, n])
+        if needed != forms.NO_BITMAP and needed - int(self._out[forms.OUT_ROOM, n]) > spare:
+            return False
+        self._rows = max(1, rows)
+        self._extend(n, spare)
+        return True
+
     def append(self, pages: Any, places: Any, rows: Any, at: int) -> None:
         """Append row ``rows[i]`` of the page at ``places[i]``, for every i, from row ``at`` on."""
         self._rows = at + len(rows)
@@ -166,8 +181,9 @@ class NodeBuffers:
             n = lacking
             self._extend(n)
 
-    def _extend(self, n: int) -> None:
-        """Give a node what it lacks: a bitmap, or room for its content."""
+    def _extend(self, n: int, spare: int = _MOST) -> None:
+        """Give a node what it lacks: a bitmap, or room for its content, of ``spare`` bytes if that
+        is enough."""
         node, needed = self._nodes[n], int(self._out[forms.OUT_END, n])
         if needed == forms.NO_BITMAP:
             self._nullable[n] = True
@@ -181,7 +197,7 @@ class NodeBuffers:
         # Extrapolated from the rows so far, but at most doubled.
         expected = needed * self._most // self._rows
         before = int(self._out[forms.OUT_ROOM, n])
-        room = max(needed, min(expected, 2 * before + _LEAST_GROWTH))
+        room = max(needed, min(expected, 2 * before + _LEAST_GROWTH, before + spare))
         if node.offset_bytes == 4:
             room = min(room, _MOST)
         if node.is_text:

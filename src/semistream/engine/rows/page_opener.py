@@ -34,6 +34,8 @@ class LoadedPages:
     conditions: PageColumns | None = None  # the columns that conditions read,
     further: PageColumns | None = None  # and those of them that nothing else reads
     owners: Any = field(default=None, repr=False)  # of the memory, if it is not a reader's buffer
+    is_copied: bool = False  # one page, which has only the rows that tuples need,
+    first_tuple: int = 0  # for tuples from this one on
 
 
 class PageOpener:
@@ -61,6 +63,20 @@ class PageOpener:
         for part, child in zip(node.fields, inside, strict=False):
             self._describe(nodes, part, child, n, 1)
 
+    @property
+    def nodes(self) -> ColumnNodes:
+        return self._columns.nodes
+
+    @property
+    def description(self) -> tuple[Any, int, Any, int]:
+        """What kernels that open pages need to know: the nodes and buffers of a page, the wanted
+        nodes, and the buffer of the codes."""
+        return self._spec.nodes, self._spec.buffers, self._wanted, self._code
+
+    def columns_at(self, addresses: Any) -> PageColumns:
+        """The same columns of pages whose buffers have these addresses."""
+        return self._columns.at_addresses(addresses)
+
     def columns_for(self, places: int) -> PageColumns:
         """The same columns of ``places`` pages, whose addresses are written later."""
         shape = forms.PAGE_ROWS, self._wanted.shape[1], places
@@ -72,9 +88,8 @@ class PageOpener:
         columns = np.empty((forms.PAGE_ROWS, self._wanted.shape[1], pages), np.int64)
         codes, rows = np.empty(pages, np.int64), np.empty(pages, np.int64)
         bad = kernels.page_columns.open_columns(
-            addresses, sizes, self._spec.nodes, self._spec.buffers, self._wanted, self._code,
-            columns, codes, rows,
-        )  # fmt: skip
+            addresses, sizes, *self.description, columns, codes, rows
+        )
         if bad >= 0:
             raise MasterTableError(
                 f"page {numbers[bad]} is damaged, although it was valid when it was first read; "

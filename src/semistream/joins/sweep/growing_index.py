@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from semistream.engine.plan import MemoryPlan
 from semistream.joins.sweep.plan import SweepPlan
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
+from semistream.joins.sweep.visit import Visit
 
 _MERGING_SHARE = 40  # of the budget, one part at most for merging lists of changed codes
 

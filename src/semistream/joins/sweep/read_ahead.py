@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,41 +12,13 @@ import pyarrow as pa
 from semistream.engine.context import Context
 from semistream.engine.disk_buffer import count_read
 from semistream.engine.page_rows import Openers
-from semistream.engine.rows.layout import Slots
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.joins.sweep.plan import SweepPlan
+from semistream.joins.sweep.visit import Visit
+from semistream.joins.sweep.visit_copies import VisitCopies
+from semistream.keys import Codes
 from semistream.master.pages import PageSource
-
-
-@dataclass
-class Visit:
-    """Pages to read, in ascending order, and the tuples that wait for them, by code.
-
-    A visit that is not soon due has tuples in any order and no pages yet (``is_found``)."""
-
-    pages: Any
-    places: Any  # for every tuple, the first of ``pages`` that can hold its code
-    slots: Slots
-    chunks: Any  # of the window, to be given back
-    stretches: int = 1
-    first: int = 0  # stretch
-    is_found: bool = True  # its pages are
-    reader: Any = None  # that its first pages were requested from; None: not requested yet
-    read: Any = None  # of these pages
-    done: int = 0  # pages that were loaded
-    found: int = 0  # pairs
-    collided: bool = False  # a tuple has met another key with the same code
-    refused: bool = False  # conditions have kept tuples from rows
-
-    def unread(self) -> Visit:
-        """The same visit, without a request: its reader is gone."""
-        self.reader = self.read = None
-        return self
-
-    @property
-    def ended(self) -> bool:
-        return self.done == len(self.pages)
 
 
 class ReadAhead:
@@ -59,6 +30,7 @@ class ReadAhead:
         self.ahead = plan.reads_ahead
         reader: Any = source.reader(self.pages, context.direct)
         self._visit_bytes = plan.buffer_pages * source.max_page_bytes
+        self._visit_pages = plan.visit_pages
         self._reader = reader
         self._idle: list[Any] = []
         if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
@@ -70,15 +42,19 @@ class ReadAhead:
         self._keys = binding.compared_keys
         self._conditions, self._further = binding.condition_columns, binding.further_columns
         self._has_conditions = bool(binding.conditions)
+        self._copies: VisitCopies | None = None
         if source.can_address:
             openers = Openers(source)
             self._columns, self._key_columns = openers(self._names), openers(self._keys)
             self._condition_columns = openers(self._conditions)
             self._further_columns = openers(self._further)
+            if plan.copied_rows:
+                self._copies = VisitCopies(context, openers, reader, source, plan)
 
     @property
     def nbytes(self) -> int:
-        return int(sum(reader.nbytes for reader in self._readers))
+        copies = 0 if self._copies is None else self._copies.nbytes
+        return int(sum(reader.nbytes for reader in self._readers)) + copies
 
     @property
     def buffer_bytes(self) -> int:
@@ -91,7 +67,7 @@ class ReadAhead:
 
     def plan(self, visits: Sequence[Visit]) -> None:
         """Plan the read of the visit that is requested next, while the disk is busy."""
-        if self.ahead:
+        if self.ahead and not self._copies_rows:
             for visit in visits:
                 if visit.reader is None and len(visit.pages):
                     visit.read = visit.read or self._reader.plan(visit.pages)
@@ -100,8 +76,8 @@ class ReadAhead:
     def request(self, visits: Sequence[Visit], most: int) -> None:
         """Prefetch the next visits' pages, with at most ``most`` reads in flight."""
         direct = self._context.direct
-        if not visits or not self.ahead or (direct and not self._idle):
-            return  # no buffer to request into
+        if not visits or not self.ahead or self._copies_rows or (direct and not self._idle):
+            return  # nothing is read ahead, or no buffer to request into
         requested = [visit.reader for visit in visits if visit.reader is not None]
         in_flight = 0
         while (
@@ -117,10 +93,40 @@ class ReadAhead:
             reader.prefetch(visit.read)
             visit.reader = reader
 
-    def load(self, visit: Visit, following: Sequence[Visit] = (), most: int = 0) -> LoadedPages:
+    @property
+    def _copies_rows(self) -> bool:
+        """Whether the next visits are likely to."""
+        return self._copies is not None and self._copies.are_preferred
+
+    @property
+    def visit_pages(self) -> int:
+        """Pages of a visit to several stretches."""
+        if self._copies is not None and self._copies.are_preferred:
+            return self._copies.visit_pages
+        return self._visit_pages
+
+    def visited(self, visit: Visit, seconds: float) -> None:
+        """A visit took so long."""
+        if self._copies is not None:
+            self._copies.visited(visit, seconds)
+
+    def load(
+        self,
+        visit: Visit,
+        following: Sequence[Visit] = (),
+        most: int = 0,
+        codes: Codes | None = None,
+    ) -> LoadedPages:
         """Read the visit's next pages, or wait for their prefetch; then request those of the
         ``following`` visits, before these are opened: completions of queued reads arrive together,
-        so the disk is idle now. Can be retried if it fails."""
+        so the disk is idle now. Can be retried if it fails.
+
+        With the ``codes`` of the window's slots, the rows that tuples need may be copied instead.
+        """
+        if self._copies is not None and codes is not None and (visit.copied or not visit.done):
+            copied = self._copies.load(visit, codes)
+            if copied is not None:
+                return copied
         reader, visit.reader = visit.reader or self._reader, None
         read, visit.read = visit.read, None
         if self._can_address:
@@ -140,6 +146,8 @@ class ReadAhead:
         self._reader = reader
         self.request(following, most)
         loaded = self._opened(pages, found, read)
+        if visit.copied:
+            loaded.first_tuple = visit.copied
         visit.done += len(pages)
         return loaded
 

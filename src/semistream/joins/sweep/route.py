@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from semistream import kernels
 from semistream.engine.context import Context
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit import Visit
 from semistream.keys import Codes
 
 _NO_PAGES = np.zeros(0, np.int64)
@@ -40,7 +40,7 @@ class Route:
     ) -> None:
         self._context = context
         self._stretches = stretches
-        self._most = most if stretches.by_code else 1
+        self.most_pages = most
         self._dense = dense
         self._gap = gap
         self._position = position  # the stretch to look at next
@@ -123,7 +123,8 @@ class Route:
         ends = self._stretches.segment_ends
         end = ends[bisect_right(ends, begin)]
         most = self.most_tuples
-        slots, chunks, end = window.collect(begin, end, self._most, self._dense, most)
+        pages = self.most_pages if self._stretches.by_code else 1
+        slots, chunks, end = window.collect(begin, end, pages, self._dense, most)
         parts = [(slots, chunks)] if end - begin > 1 else window.cut(slots, chunks, most)
         return [Visit(_NO_PAGES, None, *part, end - begin, begin, False) for part in parts], end
 
@@ -135,7 +136,7 @@ class Route:
         first, end = self._stretches.first_page, visit.first + visit.stretches
         low, high = int(first[visit.first]), int(first[end]) - 1
         visit.pages, visit.places = self._pages(codes, low, high, self._gap)
-        if self._gap and visit.stretches > 1 and len(visit.pages) > self._most:
+        if self._gap and visit.stretches > 1 and len(visit.pages) > self.most_pages:
             visit.pages, visit.places = self._pages(codes, low, high, 0)
         visit.is_found = True
 

@@ -18,7 +18,7 @@ from semistream.joins.sweep.stretches import Stretches
 from semistream.keys import Codes
 
 if TYPE_CHECKING:
-    from semistream.joins.sweep.read_ahead import Visit
+    from semistream.joins.sweep.visit import Visit
 
 NEVER = 2**31  # more pages than a stretch has
 _LARGEST_CHUNK = 64

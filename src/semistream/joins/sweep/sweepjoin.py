@@ -63,11 +63,12 @@ from semistream.joins.sweep.growing_index import GrowingIndex
 from semistream.joins.sweep.offers import Offers
 from semistream.joins.sweep.plan import SweepPlan, plan_run, plan_sweep, visit_scratch
 from semistream.joins.sweep.push_reserve import PushReserve
-from semistream.joins.sweep.read_ahead import ReadAhead, Visit
+from semistream.joins.sweep.read_ahead import ReadAhead
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
 from semistream.joins.sweep.version_switch import VersionSwitch
+from semistream.joins.sweep.visit import Visit
 from semistream.joins.sweep.visit_match import VisitMatch
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
@@ -380,7 +381,7 @@ class Sweep(Policy):
             # Before a switch, buffers are left to visits that are more urgent.
             following = [] if self._switch.kept else list(islice(self._visits, 1, None))
             most = self.context.settings.reads_in_flight
-            loaded = self._reads.load(visit, following, most)
+            loaded = self._reads.load(visit, following, most, self._window.codes)
         self._visits.popleft()
         self._visit, self._loaded = visit, loaded
         self._offers.outdated = self._switch.outdated(visit)
@@ -392,6 +393,7 @@ class Sweep(Policy):
     def _look_ahead(self) -> None:
         """Find the visits that come next, and let the disk begin to read their pages."""
         assert self._window is not None
+        self._route.most_pages = self._reads.visit_pages
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
             visits = self._route.next_visits(self._window)
@@ -431,8 +433,9 @@ class Sweep(Policy):
         elif loaded is None:
             if visit.ended:
                 self._met_all_pages(visit)
-            else:  # a single key spans more pages than the buffer holds
-                self._loaded = self._reads.load(visit)
+            else:  # one buffer of pages, or of copied rows, has not been enough
+                assert self._window is not None
+                self._loaded = self._reads.load(visit, codes=self._window.codes)
                 self._matching.start(visit, self._loaded, self.admission.unique)
         elif self._matching.match(visit, loaded, self.front):
             self._loaded = None
@@ -484,6 +487,7 @@ class Sweep(Policy):
         ):
             output.hand_over()
         seconds = self.context.iteration_ends()
+        self._reads.visited(visit, seconds)
         drains = False
         if self._mover is not None:
             self._mover.note_seconds(seconds)

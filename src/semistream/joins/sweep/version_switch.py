@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.route import Route
 from semistream.joins.sweep.stretch_window import StretchWindow
 from semistream.joins.sweep.stretches import Stretches
+from semistream.joins.sweep.visit import Visit
 from semistream.keys import Codes, Mask
 from semistream.master.index import PageIndex
 from semistream.master.pages import PageSource

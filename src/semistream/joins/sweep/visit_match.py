@@ -12,8 +12,8 @@ from semistream.engine.front.contract import FrontStage
 from semistream.engine.key_match import KeyMatch
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.joins.sweep.offers import Offers
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
+from semistream.joins.sweep.visit import Visit
 from semistream.joins.sweep.visit_output import VisitOutput
 from semistream.kernels import states
 from semistream.keys import Mask
@@ -46,10 +46,15 @@ class VisitMatch:
         ``distinct``: every key has one row at most.
         """
         self._distinct = distinct
-        self._cursor[:] = 0, 0, -1
+        self._cursor[:] = loaded.first_tuple, 0, -1
+        self._is_part = False
+        if loaded.is_copied:  # a part has all rows of its tuples
+            self._places = np.zeros(len(visit.slots), np.int32)
+            return
         before = visit.done - len(loaded.pages)
         self._places = visit.places
         if before or not visit.ended:
+            self._is_part = True
             self._places = np.clip(visit.places - before, 0, len(loaded.pages) - 1)
 
     def match(self, visit: Visit, loaded: LoadedPages, front: FrontStage | None) -> bool:
@@ -77,7 +82,7 @@ class VisitMatch:
                     self._cursor[:] = before
                     raise
             if front is not None:
-                whole = self._whole_keys(visit, loaded, slots, before)
+                whole = self._whole_keys(visit, slots, before)
                 self._offers.collect(
                     front, window, loaded, places[whole], rows[whole], slots[whole]
                 )
@@ -86,12 +91,12 @@ class VisitMatch:
             output.add(loaded.columns, places, rows, slots)
         return bool(self._cursor[0] >= len(visit.slots))
 
-    def _whole_keys(self, visit: Visit, loaded: LoadedPages, slots: Any, before: Any) -> slice:
+    def _whole_keys(self, visit: Visit, slots: Any, before: Any) -> slice:
         """The pairs of tuples that have met all rows of their key: a front stage caches whole
         keys."""
         if self._distinct or self._takes_one_row or not len(slots):
             return slice(None)
-        if len(loaded.pages) < len(visit.pages):  # a key may go on in pages that are not loaded
+        if self._is_part:  # a key may go on in pages that are not loaded
             return slice(0, 0)
         # A call of the kernel may begin and end within the pairs of a tuple. Any other tuple has
         # met all rows of its key, also if its key has more tuples than one output batch has rows.

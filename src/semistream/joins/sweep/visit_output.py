@@ -18,8 +18,8 @@ from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.row_buffer import RowBuffer
 from semistream.engine.shape import TableShape
 from semistream.joins.sweep.plan import SweepPlan
-from semistream.joins.sweep.read_ahead import Visit
 from semistream.joins.sweep.stretch_window import StretchWindow
+from semistream.joins.sweep.visit import Visit
 from semistream.kernels import states
 
 
