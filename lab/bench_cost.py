@@ -22,7 +22,7 @@
 with the cells that are missing; results of another commit are discarded (``--fresh``: always).
 What is compared in ``grid``, ``auto`` and ``least`` is open at the same time, has learned, and is
 measured in 16 turns, of which the middle half counts; in up to 96, while it is in doubt whether a
-target of ``grid`` or ``auto`` is met.
+target of ``grid`` or ``auto`` is met. ``--rounds`` opens what is compared there anew, several times.
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
 machine is calibrated once per table and call. Results go to lab/results/cost-small.json or
 cost.json after every cell. A rate is tuples per second of processor time; where other processes
@@ -142,7 +142,9 @@ def compare(cell: CostCell, factors: Machine) -> dict[str, Any]:
     return {**result, "name": cell.name}
 
 
-def best_of(cells: list[CostCell], always: CostCell, least: float) -> dict[CostCell, float]:
+def best_of(
+    cells: list[CostCell], always: CostCell, least: float, rounds: int = 1
+) -> dict[CostCell, float]:
     """The rates of the best of these cells, and of ``always``: all are measured briefly, the best
     ones again, in turns. Of many brief measurements the highest one is too high. Turns go on while
     ``always`` is neither clearly above nor below ``least`` times the best one."""
@@ -158,7 +160,7 @@ def best_of(cells: list[CostCell], always: CostCell, least: float) -> dict[CostC
     longer = {"warm_seconds": 0.7, "seconds": 0.15}
     again = {replace(cell, **longer): cell for cell in dict.fromkeys([*near, always])}
     judged = replace(always, **longer)
-    rates = in_turns(again, _TURNS, lambda measured: is_clear(measured, judged, least))
+    rates = in_turns(again, _TURNS, lambda measured: is_clear(measured, judged, least), rounds)
     return {again[cell]: rate for cell, rate in rates.items()}
 
 
@@ -174,7 +176,7 @@ def is_clear(measured: Turns, judged: CostCell, least: float) -> bool:
     return is_decided(ratios, least)
 
 
-def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:
+def compare_all(cell: CostCell, factors: Machine, rounds: int = 1) -> dict[str, Any]:
     """What auto picks beside every join, each with memory where it comes to rest."""
     joins = {}
     for name in ss.ALGORITHMS:
@@ -184,7 +186,7 @@ def compare_all(cell: CostCell, factors: Machine) -> dict[str, Any]:
         except BudgetError:
             continue
     picked = picked_join(cell)
-    rates = best_of(list(joins.values()), joins[picked], cost_report.AUTO)
+    rates = best_of(list(joins.values()), joins[picked], cost_report.AUTO, rounds)
     best = max(rates, key=lambda one: rates[one])
     entry = {"name": cell.name, "picked": picked, "rate": rates[joins[picked]]}
     return {**entry, "best": rates[best], "best_join": best.join}
@@ -219,9 +221,9 @@ def grid_cells(cell: CostCell, factors: Machine) -> tuple[CostCell, list[CostCel
     return replace(cell, options=(*chosen.items(), fixed)), grid
 
 
-def compare_grid(cell: CostCell, factors: Machine) -> dict[str, Any]:
+def compare_grid(cell: CostCell, factors: Machine, rounds: int = 1) -> dict[str, Any]:
     chosen, grid = grid_cells(cell, factors)
-    rates = best_of(grid, chosen, cost_report.TUNED)
+    rates = best_of(grid, chosen, cost_report.TUNED, rounds)
     best = max(rates, key=lambda one: rates[one])
     entry = {"name": cell.name, "tuned": chosen.options, "rate": rates[chosen], "cells": len(grid)}
     return {**entry, "best": rates[best], "best_options": best.options}
@@ -270,16 +272,18 @@ class Task:
     work: Callable[[Machine], dict[str, Any]]
 
 
-def tasks(size: Size, parts: list[str], joins: list[str], cells: str = "") -> list[Task]:
+def tasks(
+    size: Size, parts: list[str], joins: list[str], cells: str = "", rounds: int = 1
+) -> list[Task]:
     """What to measure, in a fixed random order within each part; special tables last."""
     found: list[Task] = []
     for cell in rate_cells(size):
         found.append(_of_cell("rates", cell, lambda f, cell=cell: compare(cell, f)))
     for percent, name in itertools.product(size.grid_percents, TUNABLE):
         cell = CostCell(name, size.grid_rows, percent)
-        found.append(_of_cell("grid", cell, lambda f, cell=cell: compare_grid(cell, f)))
+        found.append(_of_cell("grid", cell, lambda f, cell=cell: compare_grid(cell, f, rounds)))
     for cell in auto_cells(size):
-        found.append(_of_cell("auto", cell, lambda f, cell=cell: compare_all(cell, f)))
+        found.append(_of_cell("auto", cell, lambda f, cell=cell: compare_all(cell, f, rounds)))
     for name, rate in itertools.product(
         ("sweepjoin", "meshjoin", "chybridjoin"), (300_000.0, 1_000_000.0)
     ):
@@ -409,6 +413,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--cells", default="", help="a regular expression: cells by name")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="time limit")
     parser.add_argument("--passes", type=int, default=1, help="of the rates; the best one counts")
+    parser.add_argument("--rounds", type=int, default=1, help="of grid and auto: runs opened anew")
     parser.add_argument("--fresh", action="store_true", help="discard what is there")
     parser.add_argument("--out", help="path of the JSON results")
     options = parser.parse_args(arguments)
@@ -423,9 +428,8 @@ def main(arguments: list[str] | None = None) -> int:
 
     out = Path(options.out) if options.out else RESULTS / size.file
     results = Results(out, options.fresh, log)
-    missing = run(
-        tasks(size, parts, joins, options.cells), results, options.minutes, log, options.passes
-    )
+    todo = tasks(size, parts, joins, options.cells, options.rounds)
+    missing = run(todo, results, options.minutes, log, options.passes)
     report = results.report
     cost_report.show(report, console)
     if missing:

@@ -165,14 +165,30 @@ def _measure(cell: CostCell, data: CostData) -> dict[str, Any]:
 
 
 def in_turns(
-    cells: Iterable[CostCell], turns: int, is_decided: Callable[[Turns], bool] | None = None
+    cells: Iterable[CostCell],
+    turns: int,
+    is_decided: Callable[[Turns], bool] | None = None,
+    rounds: int = 1,
 ) -> dict[CostCell, float]:
     """The rates of these cells. Their runs are open at the same time and are measured in turns: the
     host is not equally fast all the time. Slow seconds of it are outliers (``middle_rate``).
     A cell whose settings do not fit into its memory has none. Turns go on until the comparison
-    ``is_decided``, up to some times as many."""
+    ``is_decided``, up to some times as many. Each of the ``rounds`` opens all runs anew: where the
+    kernel puts their memory makes a difference, too. The turns of all rounds count together."""
     pa.set_cpu_count(1)
     measured: Turns = {}
+    every = list(cells)
+    for _ in range(rounds):
+        _measure_in_turns(every, turns, is_decided, measured)
+    return {cell: middle_rate(found) for cell, found in measured.items()}
+
+
+def _measure_in_turns(
+    cells: list[CostCell],
+    turns: int,
+    is_decided: Callable[[Turns], bool] | None,
+    measured: Turns,
+) -> None:
     with ExitStack() as stack:
         runs, pushed = dict[CostCell, Any](), dict[CostCell, int]()
         for cell in cells:
@@ -188,7 +204,6 @@ def in_turns(
             for cell in order:
                 pushed[cell], served, _, spent = _serve(runs[cell], cell, cell.data, pushed[cell])
                 measured.setdefault(cell, []).append((served, spent))
-    return {cell: middle_rate(measured[cell]) for cell in runs}
 
 
 def middle_rate(turns: list[tuple[int, float]]) -> float:
