@@ -22,7 +22,7 @@
 with the cells that are missing; results of another commit are discarded (``--fresh``: always).
 What is compared in ``grid``, ``auto`` and ``least`` is open at the same time, has learned, and is
 measured in 16 turns, of which the middle half counts; in up to 96, while it is in doubt whether a
-target of ``grid`` or ``auto`` is met. ``--rounds`` opens what is compared there anew, several times.
+target of ``grid`` or ``auto`` is met. ``--rounds`` opens what is compared there anew as often.
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
 machine is calibrated once per table and call. Results go to lab/results/cost-small.json or
 cost.json after every cell. A rate is tuples per second of processor time; where other processes

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab import bench_cost, cost_report
+from lab import bench_cost, cost_cell, cost_report
 from lab.bench_cost import SIZES, Results, Task, run, tasks
 from lab.cost_cell import CostCell, Learning, Turns, case_of, in_turns, measure, middle_rate
 from lab.cost_data import KINDS, CostData
@@ -159,7 +159,7 @@ def test_few_settings_are_all_measured_in_turns(monkeypatch: pytest.MonkeyPatch)
         brief.append(cell)
         return {"rate": cell.percent}
 
-    def turns(some: Any, _: int, __: Any) -> dict[CostCell, float]:
+    def turns(some: Any, *_: Any) -> dict[CostCell, float]:
         together.append(len(some))
         return {cell: 10.0 * cell.percent for cell in some}
 
@@ -198,6 +198,23 @@ def test_turns_go_on_while_a_comparison_is_in_doubt(small_table: None) -> None:
 
     in_turns([cell], 2, is_decided)
     assert asked == [2, 3, 4]
+
+
+@pytest.mark.slow
+def test_each_round_opens_the_runs_anew(small_table: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    cell, opened, measured = CostCell("hybridjoin", 20_000, 20, seconds=0.02), 0, list[int]()
+    open_one = CostCell.open
+
+    def counted(self: CostCell, data: CostData) -> Any:
+        nonlocal opened
+        opened += 1
+        return open_one(self, data)
+
+    monkeypatch.setattr(CostCell, "open", counted)
+    monkeypatch.setattr(cost_cell, "middle_rate", lambda turns: measured.append(len(turns)) or 1.0)
+    in_turns([cell], 2, rounds=3)
+    assert opened == 3
+    assert measured == [6]
 
 
 def test_a_front_stage_has_learned_when_its_hits_stay() -> None:
