@@ -59,6 +59,15 @@ def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return get
 
 
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows that SweepJoin has copied out of mapped pages, by call; whatever it takes, it copies
+    rows if that is possible."""
+    from copied import count_copies
+
+    return count_copies(monkeypatch.setattr)
+
+
 @pytest.fixture(scope="session")
 def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sessions]:
     sessions = Sessions(tmp_path_factory.mktemp("spark"))

@@ -11,29 +11,10 @@ import semistream as ss
 from conformance.test_conditions import CASES as CONDITIONS
 from conformance.test_payloads import CASES as PAYLOADS
 from conformance.test_recipe import SUITE
+from copied import MEMORY
 from harness import Case, cut, drive
-from semistream.engine.rows.copied_rows import CopiedRows
-from semistream.joins.sweep.visit import MAP
-from semistream.joins.sweep.visit_copies import WayChoice
 
-MEMORY = "128MB"
 CASES: list[Case] = [*SUITE, *PAYLOADS, *CONDITIONS]
-
-
-@pytest.fixture
-def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Rows that were copied; whatever it takes, rows are copied if that is possible."""
-    found: list[int] = []
-    copy = CopiedRows.copy
-
-    def counted(self: CopiedRows, *arguments: Any) -> int:
-        following = copy(self, *arguments)
-        found.append(self.count)
-        return following
-
-    monkeypatch.setattr(CopiedRows, "copy", counted)
-    monkeypatch.setattr(WayChoice, "choose", lambda *_: MAP)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -17,14 +18,16 @@ import scratch
 import semistream as ss
 
 MEASURE = Path(__file__).with_name("measure.py")
+MEASURE_COPIES = Path(__file__).with_name("measure_copies.py")
+PEAK = Path("/proc/self/clear_refs")  # forgets the peak of a process
 OVERHEAD = 32_000_000
 
 every_algorithm = pytest.mark.parametrize("algorithm", list(ss.ALGORITHMS))
 
 
-def start(*arguments: object) -> str:
+def start(*arguments: object, job: Path = MEASURE) -> str:
     done = subprocess.run(
-        [sys.executable, MEASURE, *map(str, arguments)], capture_output=True, text=True
+        [sys.executable, job, *map(str, arguments)], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -80,3 +83,18 @@ def test_ten_million_tuples_in_50_mb(algorithm: str, table: Any) -> None:
     # Joins that look up one page per tuple reach their largest size early, and are slow.
     tuples = 1_000_000 if algorithm.endswith("inlj") else 10_000_000
     check(algorithm, table, rows=2_000_000, tuples=tuples, memory="50MB")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.access(PEAK, os.W_OK), reason="this system does not count the peak")
+def test_rows_that_are_copied_out_of_a_map(table: Any) -> None:
+    """Only a few huge pages are mapped at a time, of a table that is larger than the budget."""
+    path, tiny = table(2_000_000, "16KiB"), table(1_000, "16KiB")
+    measured = json.loads(start(path, 200, "128MB", tiny, job=MEASURE_COPIES))
+    budget, stats = measured["budget"], measured["stats"]
+    assert measured["nbytes"] > 1.7 * budget
+    assert measured["copied"] > 0.8 * stats["tuples_in"]
+    assert measured["right"], "the prices do not add up"
+    assert stats["tuples_in"] == stats["rows_out"] == stats["matched"]
+    assert measured["held"] <= budget
+    assert measured["growth"] <= 1.2 * budget + OVERHEAD

@@ -161,7 +161,7 @@ def copy(
             begin = base + offsets[number]
             end = begin + lengths[number]
             low, high = begin >> _HUGE, (end - 1) >> _HUGE
-            more = high - max(low, highest + 1) + 1
+            more = max(0, high - max(low, highest + 1) + 1)  # 0: mapped for tuples before
             if held + more > most_mapped:
                 is_full = True
                 break

@@ -35,6 +35,7 @@ class MappedPages:
         self._segment = segment
         self._buffer = buffer
         self._most_mapped = most_mapped
+        self._memory: Any = None  # the map in use, which another thread may have replaced
 
     def places(self) -> Places | None:
         """None if the file cannot be mapped as a whole: reads tell why."""
@@ -45,6 +46,11 @@ class MappedPages:
             memory = segment.whole_map().memory
         except SemistreamError:
             return None
+        # Of a block that is truncated, the rest would be zeros.
+        *_, (_, at, length) = segment.file.extent(memory.size)
+        if at + length < memory.size:
+            return None
+        self._memory = memory
         self._buffer.release_used()
         limit = memory.address + memory.size
         return Places(

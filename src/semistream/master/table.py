@@ -135,6 +135,7 @@ class MasterTable:
 
         With ``mapped``, readers map pages from the page cache instead of copying them. Use it only
         in processes that are restarted on failure: they die if the file is truncated meanwhile.
+        Without it, SweepJoin maps pages for the moment in which it copies rows out of them.
         ``mapped="resident"`` leaves the pages mapped, as a key-value store does: small batches are
         about twice as fast, and what the page cache has of the table counts as resident memory
         of the process, in addition to the budget of a join.

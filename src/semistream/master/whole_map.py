@@ -45,7 +45,12 @@ class WholeMap:
             if length:
                 _map(begin + at, length, _PROT_READ, _MAP_SHARED | _MAP_FIXED, descriptor)
             self.end = at + length
-        self.memory = pa.foreign_buffer(begin, max(1, nbytes), base=self)
+        self._range = begin, max(1, nbytes)
+
+    @property
+    def memory(self) -> pa.Buffer:
+        """The mapped bytes, which keep the map. The map does not keep them: it would never go."""
+        return pa.foreign_buffer(*self._range, base=self)
 
 
 def _map(address: int, nbytes: int, protection: int, flags: int, descriptor: int) -> int:

@@ -31,9 +31,11 @@ def bytes_of(types: Sequence[pa.DataType], most: int, max_row_bytes: int) -> int
 
 
 def _most_bytes(nodes: ColumnNodes, most: int, max_row_bytes: int) -> int:
-    """Of the buffers. One text may need all that is there for texts, beside what others have."""
-    texts = sum(node.is_text for node in nodes.nodes)
-    return most * max_row_bytes * (2 if texts > 1 else 1)
+    """Of the buffers. One text may need all that is there for texts, beside what others have; a
+    column is there twice if it is returned and conditions read it."""
+    rows, texts = most * max_row_bytes, sum(node.is_text for node in nodes.nodes)
+    values = sum(node.value_bytes(most) + (most + 7) // 8 for node in nodes.nodes)
+    return max(rows * (2 if texts > 1 else 1), values + (rows if texts else 0))
 
 
 class CopiedRows:

@@ -115,7 +115,8 @@ class NodeBuffers:
 
     def extend(self, n: int, rows: int, limit: int) -> bool:
         """Give a node what it lacks after so many rows; False if that exceeds ``limit`` bytes."""
-        spare = limit - self.nbytes
+        bitmaps = sum(not is_nullable for is_nullable in self._nullable)  # that may be added
+        spare = limit - self.nbytes - bitmaps * ((self._most + 7) // 8)
         needed = int(self._out[forms.OUT_END, n])
         if needed != forms.NO_BITMAP and needed - int(self._out[forms.OUT_ROOM, n]) > spare:
             return False

@@ -213,7 +213,7 @@ def plan_run(
 
 def _copies(table: TableShape, budget: int, settings: Settings) -> tuple[int, int, int]:
     """Rows to copy at a time out of mapped pages, their bytes, and the bytes to map meanwhile."""
-    types = *table.output_types, *table.cached_types, *table.condition_types
+    types = *table.cached_types, *table.condition_types
     can_copy = table.can_address and table.by_code and ColumnNodes(types).is_flat
     mapped = min(budget // settings.mapped_share, settings.mapped_most) // HUGE * HUGE
     fixed, row = bytes_of(types, 0, 0), bytes_of(types, 1, table.max_row_bytes)

@@ -15,6 +15,7 @@ from semistream.engine.page_rows import Openers
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.joins.sweep.plan import SweepPlan
+from semistream.joins.sweep.stretch_window import NEVER
 from semistream.joins.sweep.visit import Visit
 from semistream.joins.sweep.visit_copies import VisitCopies
 from semistream.keys import Codes
@@ -30,7 +31,7 @@ class ReadAhead:
         self.ahead = plan.reads_ahead
         reader: Any = source.reader(self.pages, context.direct)
         self._visit_bytes = plan.buffer_pages * source.max_page_bytes
-        self._visit_pages = plan.visit_pages
+        self._visit_size = plan.visit_pages, plan.dense_pages
         self._reader = reader
         self._idle: list[Any] = []
         if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
@@ -99,11 +100,11 @@ class ReadAhead:
         return self._copies is not None and self._copies.are_preferred
 
     @property
-    def visit_pages(self) -> int:
-        """Pages of a visit to several stretches."""
+    def visit_size(self) -> tuple[int, int]:
+        """Pages of a visit to several stretches, and of a stretch that is visited alone."""
         if self._copies is not None and self._copies.are_preferred:
-            return self._copies.visit_pages
-        return self._visit_pages
+            return self._copies.visit_pages, NEVER
+        return self._visit_size
 
     def visited(self, visit: Visit, seconds: float) -> None:
         """A visit took so long."""
@@ -127,6 +128,8 @@ class ReadAhead:
             copied = self._copies.load(visit, codes)
             if copied is not None:
                 return copied
+        if visit.copied:
+            visit.unread()  # a read that was planned before is one of all pages
         reader, visit.reader = visit.reader or self._reader, None
         read, visit.read = visit.read, None
         if self._can_address:

@@ -41,7 +41,7 @@ class Route:
         self._context = context
         self._stretches = stretches
         self.most_pages = most
-        self._dense = dense
+        self.dense_pages = dense
         self._gap = gap
         self._position = position  # the stretch to look at next
         self.most_tuples = NEVER
@@ -124,7 +124,7 @@ class Route:
         end = ends[bisect_right(ends, begin)]
         most = self.most_tuples
         pages = self.most_pages if self._stretches.by_code else 1
-        slots, chunks, end = window.collect(begin, end, pages, self._dense, most)
+        slots, chunks, end = window.collect(begin, end, pages, self.dense_pages, most)
         parts = [(slots, chunks)] if end - begin > 1 else window.cut(slots, chunks, most)
         return [Visit(_NO_PAGES, None, *part, end - begin, begin, False) for part in parts], end
 

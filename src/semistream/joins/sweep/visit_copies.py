@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from semistream.engine.context import Context
-from semistream.engine.disk_buffer import count_read
 from semistream.engine.page_rows import Openers
 from semistream.engine.rows.copied_rows import CopiedRows
 from semistream.engine.rows.page_opener import LoadedPages
@@ -23,21 +22,23 @@ from semistream.master.pages import PageSource
 _DENSITIES = 6  # needed pages on a huge page: 1, 2, 4, 8, 16, 32 or more
 _TRY_AGAIN = 64  # visits after which the other way is timed again,
 _TRIALS = 2  # so many times: the first one allocates the memory that the way before has released
-_WEIGHT = 1 / 8  # of the last visit in the average of the better way;
-_TRIAL_WEIGHT = 1 / 2  # the other one has few
-_MOST = 4  # times the average that one visit counts: the host may have paused
+_KEPT = 7 / 8  # of the visits before in the sums of the better way;
+_TRIAL_KEPT = 1 / 2  # the other one has few
+_MOST = 4  # times the usual that one visit counts: the host may have paused
 
 
 class WayChoice:
     """Which way was cheaper, by the density of a visit's pages."""
 
     def __init__(self) -> None:
-        self._seconds: list[dict[int, float]] = [{} for _ in range(_DENSITIES)]
+        # Of the last visits, by density and way: a small one, most of whose time is not for its
+        # pages, counts little.
+        self._sums: list[dict[int, tuple[float, float]]] = [{} for _ in range(_DENSITIES)]
         self._visits = [0] * _DENSITIES
-        self._last = -1
+        self._last = NOT_CHOSEN
 
     def choose(self, density: int) -> int:
-        known = self._seconds[density]
+        known = self._sums[density]
         for way in (MAP, READ):
             if way not in known:
                 return way
@@ -47,22 +48,27 @@ class WayChoice:
         return READ + MAP - better if is_trial else better
 
     def _better(self, density: int) -> int:
-        known = self._seconds[density]
-        return MAP if known[MAP] < known[READ] else READ
+        return min((READ, MAP), key=lambda way: self.page_seconds(density, way))
 
-    def took(self, density: int, way: int, seconds: float) -> None:
-        """A page of a visit took so long. The first visit after another way does not count: it
-        allocates what the other one has released."""
+    def page_seconds(self, density: int, way: int) -> float:
+        seconds, pages = self._sums[density][way]
+        return seconds / pages
+
+    def took(self, density: int, way: int, seconds: float, pages: int) -> None:
+        """A visit took so long. The first one after another way does not count: it allocates what
+        the other one has released."""
         is_first, self._last = way != self._last, way
-        known = self._seconds[density]
+        known = self._sums[density]
         if is_first:
             return
-        before = known.get(way)
-        if before is not None:
+        if way in known:
+            seconds = min(seconds, _MOST * pages * self.page_seconds(density, way))
             is_rare = len(known) == 2 and way != self._better(density)
-            weight = _TRIAL_WEIGHT if is_rare else _WEIGHT
-            seconds = before + weight * (min(seconds, _MOST * before) - before)
-        known[way] = seconds
+            kept = _TRIAL_KEPT if is_rare else _KEPT
+            before, pages_before = known[way]
+            known[way] = kept * before + seconds, kept * pages_before + pages
+        else:
+            known[way] = seconds, float(pages)
 
 
 class VisitCopies:
@@ -86,7 +92,6 @@ class VisitCopies:
         self._choice, self._can_map = WayChoice(), True
         self.visit_pages = plan.copied_pages
         self.are_preferred = False  # the last visit has copied rows
-        self.bytes_read = 0
 
     @property
     def nbytes(self) -> int:
@@ -99,20 +104,13 @@ class VisitCopies:
             self.are_preferred = visit.way == MAP
         if visit.way == READ:
             return None
-        first, pages, places = visit.copied, visit.pages, self._pages.places()
-        following, self._can_map = first, places is not None
+        first, places = visit.copied, self._pages.places()
+        self._can_map = places is not None
         if places is not None:
-            following = count_read(
-                self._context, self, int(pages[visit.done]), len(pages) - visit.done,
-                self.bytes_read, lambda: self._copy(codes[visit.slots], visit, places),
-            )  # fmt: skip
-        if following == first:  # these rows do not fit, or a page cannot be read
+            self._copy(codes[visit.slots], visit, places)
+        if visit.copied == first:  # these rows do not fit, or a page cannot be read
             visit.way, self.are_preferred = READ, False
             return None
-        visit.copied = following
-        visit.done = len(pages)
-        if following < len(visit.slots):
-            visit.done = min(int(visit.places[following]), len(pages) - 1)
         return self._rows.loaded(first)
 
     def _choose(self, visit: Visit) -> None:
@@ -124,12 +122,19 @@ class VisitCopies:
         visit.density = min(per_huge.bit_length(), _DENSITIES) - 1
         visit.way = self._choice.choose(visit.density)
 
-    def _copy(self, codes: Codes, visit: Visit, places: Places) -> int:
-        following = self._rows.copy(codes, visit.places, visit.copied, visit.pages, places)
-        self.bytes_read += self._rows.nbytes_read
-        return following
+    def _copy(self, codes: Codes, visit: Visit, places: Places) -> None:
+        """Copy rows of the next tuples, and count the pages that are done with."""
+        context, pages, done = self._context, visit.pages, visit.done
+        started = context.clock()
+        visit.copied = self._rows.copy(codes, visit.places, visit.copied, pages, places)
+        is_last = visit.copied == len(codes)
+        visit.done = len(pages) if is_last else int(visit.places[visit.copied])
+        count, nbytes = visit.done - done, self._rows.nbytes_read
+        context.stats.pages_read += count
+        context.stats.bytes_read += nbytes
+        context.observer.page_read(int(pages[done]), count, nbytes, context.clock() - started)
 
     def visited(self, visit: Visit, seconds: float) -> None:
         """A visit took so long."""
         if visit.density >= 0:
-            self._choice.took(visit.density, visit.way, seconds / len(visit.pages))
+            self._choice.took(visit.density, visit.way, seconds, len(visit.pages))
