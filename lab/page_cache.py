@@ -5,9 +5,12 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 from pathlib import Path
 
 import numpy as np
+
+_POPULATE_READ = 22  # madvise, Linux 5.14
 
 
 def read(folder: Path) -> None:
@@ -43,6 +46,16 @@ def cached(file: Path) -> int:
     if failed:
         raise OSError(ctypes.get_errno(), f"mincore failed for {file}")
     return int(np.count_nonzero(pages & 1)) * mmap.PAGESIZE
+
+
+def huge_share(file: Path) -> float:
+    """Share of a cached file that the page cache has in huge pages (Linux)."""
+    size = file.stat().st_size
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), size, prot=mmap.PROT_READ) as mapped:
+        mapped.madvise(_POPULATE_READ)
+        maps = Path("/proc/self/smaps").read_text().split(str(file.resolve()))[1:]
+    sizes = (re.search(r"FilePmdMapped:\s+(\d+) kB", one) for one in maps)
+    return sum(1024 * int(found[1]) for found in sizes if found) / size
 
 
 def _files(folder: Path) -> list[Path]:
