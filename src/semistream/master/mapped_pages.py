@@ -57,9 +57,11 @@ class MappedPages:
             segment.offsets, segment.pages.lengths, memory.address, limit, self._most_mapped // HUGE
         )
 
-    def are_unchecked(self, pages: Any) -> bool:
-        """Whether one of these pages was not checked before."""
-        return bool(kernels.page_places.unchecked(pages, self._segment.checked))
+    def unchecked(self, pages: Any) -> Any:
+        """Those of these pages that were not checked before."""
+        if not kernels.page_places.unchecked(pages, self._segment.checked):
+            return pages[:0]
+        return pages[~self._segment.checked[pages]]
 
     def huge_pages(self, pages: Any) -> int:
         """Huge pages that these ascending pages lie on."""

@@ -16,6 +16,7 @@ from engine.kit import STREAM, binding, context
 from semistream.engine.plan import plan_memory
 from semistream.engine.rows.page_opener import LoadedPages
 from semistream.engine.shape import StreamShape, TableShape
+from semistream.errors import MasterTableError
 from semistream.joins.sweep import visit_copies
 from semistream.joins.sweep.read_ahead import ReadAhead
 from semistream.joins.sweep.visit import MAP, READ, Visit
@@ -177,6 +178,33 @@ def test_pages_that_were_not_checked_are_read(table: Any) -> None:
     assert reads.join(reads.visit([5, 6, 500])) == [(True, 0)]
     assert reads.join(reads.visit([5, 6, 2000])) == [(False, 0)], "one page is new"
     assert reads.join(reads.visit([5, 6, 2000])) == [(True, 0)]
+
+
+@pytest.mark.usefixtures("always_map")
+def test_a_few_new_pages_are_checked_before_rows_are_copied(table: Any) -> None:
+    reads, known = Reads(table), range(0, 1000, 50)
+    reads.join(reads.visit(known))
+    visit = reads.visit([*known, 2000])
+    checked = table.pages.segment.checked
+    assert not checked[visit.pages].all()
+    assert reads.join(visit) == [(True, 0)]
+    assert checked[visit.pages].all()
+
+
+@pytest.mark.usefixtures("always_map")
+def test_a_new_page_that_is_damaged_is_never_copied_from(table: Any) -> None:
+    reads, known = Reads(table), range(0, 1000, 50)
+    reads.join(reads.visit(known))
+    visit = reads.visit([*known, 2000])
+    pages = table.pages.segment
+    (path,) = (path for _, path in pages.parts)
+    last = int(visit.pages[-1])
+    with open(path, "r+b") as file:
+        file.seek(int(pages.offsets[last] + pages.pages.lengths[last]) - 9)
+        file.write(b"damaged!")
+    for _ in range(2):
+        with pytest.raises(MasterTableError, match=f"page {last} "):
+            reads.load(visit)
 
 
 @pytest.mark.usefixtures("always_map")

@@ -22,6 +22,7 @@ from semistream.master.pages import PageSource
 _DENSITIES = 6  # needed pages on a huge page: 1, 2, 4, 8, 16, 32 or more
 _TRY_AGAIN = 64  # visits after which the other way is timed again,
 _TRIALS = 2  # so many times: the first one allocates the memory that the way before has released
+_MOST_UNCHECKED = 1 / 4  # of a visit's pages: else reading, which checks them, is not much dearer
 _KEPT = 7 / 8  # of the visits before in the sums of the better way;
 _TRIAL_KEPT = 1 / 2  # the other one has few
 _MOST = 4  # times the usual that one visit counts: the host may have paused
@@ -87,6 +88,7 @@ class VisitCopies:
             openers(names), parts, plan.copied_rows, source.row_bytes, source.max_row_bytes
         )
         self._context = context
+        self._reader = reader
         self._pages = reader.mapped_pages(plan.mapped_bytes)
         self._least_bytes = max(0, plan.mapped_bytes - reader.nbytes)
         self._choice, self._can_map = WayChoice(), True
@@ -114,13 +116,27 @@ class VisitCopies:
         return self._rows.loaded(first)
 
     def _choose(self, visit: Visit) -> None:
-        # Pages are checked when they are read.
-        if not self._can_map or self._pages.are_unchecked(visit.pages):
+        pages, unchecked = visit.pages, self._pages.unchecked(visit.pages)
+        if not self._can_map or _MOST_UNCHECKED * len(pages) < len(unchecked):
             visit.way = READ
             return
-        per_huge = len(visit.pages) // self._pages.huge_pages(visit.pages)
-        visit.density = min(per_huge.bit_length(), _DENSITIES) - 1
-        visit.way = self._choice.choose(visit.density)
+        per_huge = len(pages) // self._pages.huge_pages(pages)
+        density = min(per_huge.bit_length(), _DENSITIES) - 1
+        way = self._choice.choose(density)
+        if way == READ or not len(unchecked):
+            visit.density = density
+        else:  # a visit that reads pages to check them is not a measure of copying
+            self._check(unchecked)
+        visit.way = way
+
+    def _check(self, pages: Any) -> None:
+        """Read pages for the first time: that checks them."""
+        while len(pages):
+            read = self._reader.plan(pages)
+            before = self._reader.bytes_read
+            self._reader.load(read)
+            self._context.stats.bytes_read += self._reader.bytes_read - before
+            pages = pages[len(read.pages) :]
 
     def _copy(self, codes: Codes, visit: Visit, places: Places) -> None:
         """Copy rows of the next tuples, and count the pages that are done with."""
