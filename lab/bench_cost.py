@@ -24,7 +24,7 @@ What is compared in ``grid``, ``auto`` and ``least`` is open at the same time, h
 measured in 16 turns, of which the middle half counts; in up to 96, while it is in doubt whether a
 target of ``grid`` or ``auto`` is met. ``--rounds`` opens what is compared there anew as often.
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
-machine is calibrated once per table and call. Results go to lab/results/cost-small.json or
+machine is calibrated once per table, and again every 100 s. Results go to lab/results/cost-small.json or
 cost.json after every cell. A rate is tuples per second of processor time; where other processes
 run, this compares better than the clock. Other guests of the same host can still halve the speed of
 a core for some seconds: with ``--passes`` all rates are measured again, in later passes, and the
@@ -76,6 +76,7 @@ _GRID = {"disk_buffer_pages": 3, "front_stage": 4, "pinned": 3, "group_pages": 2
 _NEAR = 0.8  # of the best: such a setting or join is measured again
 _AGAIN = 3  # of them, at most,
 _TURNS = 16  # in so many turns
+_CALIBRATED = 100.0  # seconds, after which the machine is calibrated again
 _FEW = 6  # cells: all of them are measured in turns
 
 
@@ -315,7 +316,8 @@ class Results:
     fresh: bool
     log: Callable[[str], None]
     report: dict[str, Any] = field(default_factory=dict)
-    prepared: set[str] = field(default_factory=set)  # tables, in this process
+    # Tables, and when this process calibrated with them.
+    prepared: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         commit = _commit()
@@ -338,13 +340,14 @@ class Results:
         return next(found, None)
 
     def factors(self, task: Task) -> Machine:
-        """Calibrated once for each table and process, and kept with the results: the host may be
-        a fifth slower or faster a quarter of an hour later."""
+        """Calibrated for each table, anew after some time, and kept with the results: the host may
+        be a quarter slower or faster a few minutes later."""
         name, data = f"{task.rows} {task.kind}", CostData(task.rows, task.kind)
+        began = time.perf_counter()
         if name not in self.prepared:
             data.prepare(self.log)
-            self.prepared.add(name)
-            began = time.perf_counter()
+        if began - self.prepared.get(name, -_CALIBRATED) >= _CALIBRATED:
+            self.prepared[name] = began = time.perf_counter()
             made = calibrate(ss.MasterTable.open(data.master), keep=False)
             self.log(f"calibrated for {name} in {time.perf_counter() - began:.1f} s")
             known = {"factors": dict(made.factors), "access": made.access, "disk": made.disk}
