@@ -25,10 +25,11 @@ measured in 16 turns, of which the middle half counts; in up to 96, while it is 
 target of ``grid`` or ``auto`` is met. ``--rounds`` opens what is compared there anew as often.
 Cells are in a fixed random order, so that a slice is a sample of all; special tables come last. The
 machine is calibrated once per table, and again every 100 s. Results go to
-lab/results/cost-small.json or cost.json after every cell. A rate is tuples per second of processor time; where other processes
-run, this compares better than the clock. Other guests of the same host can still halve the speed of
-a core for some seconds: with ``--passes`` all rates are measured again, in later passes, and the
-best of a cell's rates counts (all are kept). The exit code is 1 if a target is missed.
+lab/results/cost-small.json or cost.json after every cell. A rate is tuples per second of processor
+time; where other processes run, this compares better than the clock. Other guests of the same host
+can still halve the speed of a core for some seconds: with ``--passes`` all rates are measured
+again, in later passes, and the best of a cell's rates counts (all are kept). The exit code is 1 if
+a target is missed.
 """
 
 from __future__ import annotations
