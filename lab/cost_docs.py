@@ -15,7 +15,7 @@ import numpy as np
 from lab.cost_report import errors, plot
 
 HOME = Path(__file__).resolve().parent.parent
-FILES = ("cost-small.json", "cost.json")
+FILES = ("cost-small-rates.json", "cost-small.json", "cost.json")  # each of one commit
 BEGIN, END = "<!-- results of the cost benchmark -->", "<!-- end of the results -->"
 _PICTURE = "images/cost-rates.png"
 
