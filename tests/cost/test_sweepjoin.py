@@ -53,6 +53,15 @@ def test_huge_pages_are_those_with_a_needed_page() -> None:
     assert work["sweep.huge"] == pytest.approx(work["sweep.copied"], rel=0.05)
 
 
+def test_pages_of_a_table_that_stays_mapped_are_not_read() -> None:
+    found = case("sweepjoin", "256MB", clustered=False, drained=True, push=10_000, rows=20_000_000)
+    resident = replace(found, table=replace(found.table, resident=True))
+    work = predict(resident).work
+    assert work["sweep.copied"] > 0.0
+    assert not {"sweep.huge", "sweep.page"} & work.keys()
+    assert predict(resident).rate > predict(found).rate
+
+
 def test_pages_that_the_page_cache_does_not_have_are_read() -> None:
     found = case("sweepjoin", "256MB", clustered=False, drained=True, push=100_000, rows=20_000_000)
     cold = replace(found, machine=Machine(is_cached=False))

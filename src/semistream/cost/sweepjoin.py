@@ -16,7 +16,8 @@ afterwards; memory of a window that is mostly idle goes to the front stage.
 
 Where the page cache has the pages, a visit may copy rows out of a map of them instead of reading
 them (``joins/sweep/visit_copies.py``). This costs one fault for each huge page that has any of
-them. The run times both ways and takes the faster one: so does the model.
+them. The run times both ways and takes the faster one: so does the model. Of a table that stays
+mapped (``mapped="resident"``) every page costs as much as one in a huge page that is mapped.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def _window(case: Case) -> int:
 
 def sweep(case: Case) -> Prediction:
     """With the front stage's share as it is, and the faster way to the pages."""
-    ways = [False]
+    ways = [case.table.resident]
     if getattr(case.plan, "copied_rows", 0) and case.machine.is_cached:
         ways.append(True)
     return max((_sweep(case, copies) for copies in ways), key=lambda found: found.rate)
@@ -106,7 +107,8 @@ def _sweep(case: Case, copies: bool) -> Prediction:
     work.add("sweep.visit", visits)
     if copies:
         per_huge = max(1.0, HUGE / table.max_page_bytes)
-        work.add("sweep.huge", total / per_huge * -math.expm1(per_huge * _log_rest(density)))
+        if not table.resident:
+            work.add("sweep.huge", total / per_huge * -math.expm1(per_huge * _log_rest(density)))
         work.add("sweep.copied", pages)
     else:
         work.add("sweep.request", requests)
@@ -198,7 +200,8 @@ def _enough(case: Case) -> float:
 
 def _visit_pages(case: Case, copies: bool = False) -> int:
     pages = getattr(case.plan, "visit_pages", case.plan.buffer_pages)
-    return max(1, getattr(case.plan, "copied_pages", pages) if copies else pages)
+    copied = getattr(case.plan, "copied_pages", 0) if copies else 0
+    return max(1, copied or pages)
 
 
 def _log_rest(density: float) -> float:
