@@ -71,10 +71,11 @@ def waves_of(case: Case, loads: Loads, hit: float) -> float:
     return float(math.ceil(push / looked_at))
 
 
-def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Prediction:
+def pooled(case: Case, keys: Keys, hit: float, offered: float | None = None) -> Prediction:
     """Tuples that miss the front stage are looked up in their pages, through the pool.
 
-    ``counts``: their keys are counted in a temporary buffer."""
+    ``offered``: their keys are counted in a temporary buffer, and the rows of this share of them
+    are offered to the front stage."""
     plan, table, traffic = case.plan, case.table, case.traffic
     frames = plan.buffer_pages
     loads = case.loads(keys)
@@ -87,9 +88,10 @@ def pooled(case: Case, keys: Keys, hit: float, counts: bool = False) -> Predicti
     work.add("pool.tuple", looked_up)
     work.add("pool.page", looked_up * miss)
     work.add("batch", min(1.0, looked_up))
-    if counts:
+    if offered is not None:
         work.add("recent.tuple", looked_up)
-        work.add("learn", 1.0)
+        work.add("recent.offer", 1.0)
+        work.add("recent.row", looked_up * offered)
     work.touch(3 * looked_up, frames * table.max_page_bytes)
     if not table.direct and not table.resident:
         _touch_page_cache(work, case, looked_up * miss)

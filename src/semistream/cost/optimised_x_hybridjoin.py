@@ -19,7 +19,7 @@ from semistream.cost.hybridjoin import add_partitions, capacity
 from semistream.cost.pinned import pinned_pages
 from semistream.cost.prediction import Prediction
 from semistream.cost.renewal import drained, renewal
-from semistream.cost.window_stage import add_admission, front_capacity
+from semistream.cost.window_stage import LEARNING, add_admission, front_capacity
 
 
 def predict(case: Case) -> Prediction:
@@ -43,7 +43,8 @@ def predict(case: Case) -> Prediction:
     work = Work(case)
     add_admission(work, case, tuples, tuples * hit, rounds=min(admissions, tuples))
     read = add_partitions(work, case, iterations, missed, traffic.keys, held)
-    work.amounts.pop("learn", None)  # H_R is filled once
+    for factor in LEARNING:  # H_R is filled once
+        work.amounts.pop(factor, None)
     return work.predict(
         iterations=iterations,
         tuples=tuples,

@@ -17,6 +17,7 @@ _CHAINED = 0.37  # keys of a full hash table that are not the first of their buc
 # in HYBRIDJOIN's queue, whose slots are in any order, its neighbours.
 _INDEPENDENT = {"mesh": 4, "hybrid": 4}
 _DEPENDENT = {"mesh": 2.0, "hybrid": 3.0}
+LEARNING = ("learn", "learn.row")  # by disk buffer, and by row of it
 _FULL_CALLS, _CALLS = (0.9, 1.5), (1.0, 2.0)
 
 
@@ -110,7 +111,8 @@ def add_window(
     work.add(f"{family}.tuple", tuples)
     work.add("batch", max(min(requests, tuples), tuples / case.output_rows))
     if front_capacity(case) and family != "pinned":
-        work.add("learn", requests)
+        for factor, amount in zip(LEARNING, (requests, rows), strict=True):
+            work.add(factor, amount)
     touch_window(work, case, rows, keys, held)
     nbytes = window.nbytes * min(1.0, held / window.capacity) + beside_window(case)
     work.touch(_INDEPENDENT[family] * tuples, nbytes)

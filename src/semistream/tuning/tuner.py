@@ -21,7 +21,7 @@ from semistream.tuning.plan import OutOfReachError, TuningPlan, format_rate, for
 from semistream.tuning.sample import Observed, observe
 from semistream.tuning.search import Tuned, tuned
 
-_LESS = (0.7, 0.5, 0.35)  # of the budget: tried, in case more memory does not serve more
+_LESS = (0.7, 0.5, 0.35, 0.2, 0.1)  # of the budget: tried, in case more memory does not serve more
 _WORTH = 1.01  # less memory is taken if it serves as much, within this ratio
 _STEPS = 18  # of the search for the least memory
 # For a wanted rate: times the memory at which the prediction reaches it. A margin of the memory is

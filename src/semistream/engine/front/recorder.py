@@ -43,7 +43,7 @@ _SENTINELS = 8 * LISTS  # of the frequency recorder
 _FILLING = 1 / 8  # probes per slot between changes of the threshold, until the cache is full
 # Evictions per slot for which the threshold changes, in a round: a visit of the whole table. Where
 # hot rows are stored together, one disk buffer in many has them; the others would let it fall.
-_CHURN_HIGH, _CHURN_MOST, _CHURN_LEAST = 1, 1 / 8, 1 / 256
+_CHURN_HIGH, CHURN_MOST, CHURN_LEAST = 1, 1 / 8, 1 / 256
 _FULL = 0.98  # of the slots
 _NO_SKETCH = np.zeros(0, np.uint8)
 _ADOPTED_AT_ONCE = 4096
@@ -272,9 +272,9 @@ class FrequencyRecorder:
             return
         elif self._evicted > _CHURN_HIGH * self.capacity:
             self.threshold += 1 + self.threshold // 2
-        elif self._evicted > _CHURN_MOST * self.capacity:
+        elif self._evicted > CHURN_MOST * self.capacity:
             self.threshold += 1 + self.threshold // 8
-        elif self._evicted < _CHURN_LEAST * self.capacity:
+        elif self._evicted < CHURN_LEAST * self.capacity:
             self.threshold -= 1
         self.threshold = max(1, self.threshold)
         self._restart()
