@@ -115,6 +115,35 @@ def counted(
     return {**found, "batches": batches / served, "disk": disk.seconds / served}
 
 
+class Admissions(Observer):
+    """Counts the rows that enter the front stage."""
+
+    def __init__(self) -> None:
+        self.admitted = 0
+
+    def front_stage_changed(self, admitted: int, evicted: int, held: int, threshold: int) -> None:
+        self.admitted += admitted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("front_stage", [0.1, 0.2, 0.5, 0.7])
+def test_rows_that_cinlj_admits(front_stage: float, master: ss.MasterTable) -> None:
+    """A large front stage lets the threshold fall, and is offered much more."""
+    join = ss.join("cinlj", memory=MEMORY, front_stage=front_stage)
+    stream, admissions = Stream(1.0), Admissions()
+    model = expected(join, master, stream.next(), 1.0)
+    with join.open(master, on="product_id", observer=admissions) as run:
+        for _ in range(60):
+            list(run.push(stream.next()))
+        before, admissions.admitted = run.stats.as_dict(), 0
+        for _ in range(60):
+            list(run.push(stream.next()))
+        missed = run.stats.matched - before["matched"]
+        missed -= run.stats.front_stage_hits - before["front_stage_hits"]
+    offered = model.work["recent.row"] / model.work["recent.tuple"]
+    assert offered == pytest.approx(admissions.admitted / missed, rel=0.35)
+
+
 def check(
     name: str, exponent: float, master: ss.MasterTable, drained: int = 0, clustered: bool = False
 ) -> None:

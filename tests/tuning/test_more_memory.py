@@ -4,7 +4,7 @@ caches and a smaller one would be faster."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cost.shapes import STREAM_SHAPE, table
@@ -29,6 +29,7 @@ def best_rate(join: str, rows: int, exponent: float, memory: int, drained: bool)
     more=st.floats(1.0, 6.0),
     drained=st.booleans(),
 )
+@example(join="meshjoin", rows=20_000_000, exponent=0.0, part=0.125, more=2.0, drained=True)
 def test_more_memory_never_predicts_less(
     join: str, rows: int, exponent: float, part: float, more: float, drained: bool
 ) -> None:
