@@ -80,7 +80,7 @@ _AGAIN = 3  # of them, at most,
 _TURNS = 16  # in so many turns
 _CALIBRATED = 100.0  # seconds, after which the machine is calibrated again
 _LEAST_TRIES = 4  # of a comparison of ``least``,
-_SAME_HOST = 0.08  # if the host's speed has changed by more meanwhile
+_SAME_HOST = 0.05  # if the host's speed has changed by more meanwhile
 _FEW = 6  # cells: all of them are measured in turns
 
 

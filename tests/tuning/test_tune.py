@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -308,6 +309,29 @@ def test_work_during_which_a_kernel_was_compiled_is_measured_again(
     monkeypatch.setattr(module, "compilations", lambda: next(compiled))
     seconds = iter([12.0, 3.0, 0.2])
     assert module.without_compiling(lambda: next(seconds)) == 0.2
+
+
+def test_a_window_is_turned_over_on_a_machine_that_is_half_as_fast(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else calibration would leave out the probes with the largest windows there."""
+    from semistream.tuning import calibrate as module
+
+    run = SimpleNamespace(
+        stats=SimpleNamespace(rows_out=0),
+        plan=SimpleNamespace(window=SimpleNamespace(capacity=700)),
+    )
+
+    def serve(run: Any, batches: Any, probe: Any, most: float) -> float:
+        run.stats.rows_out += 200  # a window of 700 tuples takes more than three warm-ups
+        return most
+
+    monkeypatch.setattr(module, "_serve", serve)
+    module._warm_up(run, repeat(None), module.PROBES[0])
+    assert run.stats.rows_out >= 700
+    run.stats.rows_out = -10_000
+    module._warm_up(run, repeat(None), module.PROBES[0])  # but not for ever
+    assert run.stats.rows_out < 0
 
 
 @pytest.mark.parametrize("compiling", [0.0, 40.0])

@@ -36,6 +36,7 @@ Result = TypeVar("Result")
 Progress = Callable[[int, int, str], None]
 SECONDS = 12.5  # for everything; a run that no time is left for is not made
 _WARM, _RUN = 0.2, 0.2  # seconds of one run
+_SLOW = 4  # times the seconds of a warm-up, at most, until a window has been turned over
 _PAGES, _ROWS = 6_144, 16  # pages that keys are taken from, and keys of each
 _RUN_PAGES = 96  # of them are adjacent: a sweep over a dense stream reads neighbours together
 _SMALL, _MIDDLE = 6_000_000, 24_000_000  # bytes
@@ -254,7 +255,7 @@ def without_compiling(work: Callable[[], Result]) -> Result:
 
 def _warm_up(run: Any, batches: Iterator[pa.RecordBatch], probe: Probe) -> None:
     warm = 0.0
-    while warm < _WARM or (warm < 2 * _WARM and run.stats.rows_out < _capacity(run)):
+    while warm < _WARM or (warm < _SLOW * _WARM and run.stats.rows_out < _capacity(run)):
         warm += _serve(run, [next(batches)], probe, _WARM)
 
 
