@@ -114,7 +114,7 @@ def test_bytes_that_are_too_many_in_one_range_do_not_make_up_for_another(
     ahead = made_for(2)
     begins = np.array([0, 7 * ALIGNMENT])[order]  # the second one is behind the end of the file
     places = np.array([0, ALIGNMENT])
-    extents = Extents.apart(begins, begins + 10, True, places)
+    extents = Extents.apart(begins, np.array([10, 10]), 20, True, places)
     assert extents.needed < ALIGNMENT
     ahead.begin(descriptor, address_of(buffer(4)), extents)
     assert ahead.pending
@@ -124,7 +124,8 @@ def test_bytes_that_are_too_many_in_one_range_do_not_make_up_for_another(
 
 def test_one_failing_range_fails_the_group(descriptor: int) -> None:
     ahead = made_for(2)
-    extents = Extents.apart(np.array([0, 7]), np.array([9, 99]), False, np.array([0, ALIGNMENT]))
+    sizes, places = np.array([9, 92]), np.array([0, ALIGNMENT])
+    extents = Extents.apart(np.array([0, 7]), sizes, 101, False, places)
     ahead.begin(descriptor, address_of(buffer(2)), extents)  # neither is a whole block
     assert not ahead.pending or ahead.finish() <= 0
 

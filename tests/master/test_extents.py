@@ -48,8 +48,8 @@ def test_direct_ranges_are_whole_blocks() -> None:
 def test_pages_apart(direct: bool) -> None:
     """In frames: any order, every page at its own place, also if pages are adjacent."""
     begins, ends = np.array([5000, 100, 4000]), np.array([6000, 200, 5000])
-    places = np.array([2, 0, 1], np.int32) * 3 * ALIGNMENT
-    extents = Extents.apart(begins, ends, direct, places)
+    places = np.array([2, 0, 1]) * 3 * ALIGNMENT
+    extents = Extents.apart(begins, ends - begins, 2100, direct, places)
     assert len(extents) == 3
     assert extents.places.tolist() == places.tolist()
     assert extents.needed == 2100

@@ -216,6 +216,18 @@ def test_the_bytes_of_frames(table: ss.MasterTable) -> None:
 
 
 @both_ways
+def test_frames_of_more_than_two_gigabytes(table: ss.MasterTable, direct: bool) -> None:
+    """A buffer pool numbers its frames with 32 bits; the address of one needs more."""
+    reader = reader_of(table, 1, direct)
+    count = 5 * 2**29 // PlainReader.bytes_for(table.pages.segment, 1, direct)
+    frames = reader.frames(count)  # memory that is not used is not allocated
+    chosen = np.array([count - 1, 0, count // 2], np.int32)
+    addresses, sizes = frames.load(chosen, np.array([8, 2, 5], np.int32))
+    assert int(addresses.max() - addresses.min()) > 2**31
+    assert at_addresses(table, addresses, sizes) == batches_of(table, [8, 2, 5])
+
+
+@both_ways
 def test_frames_of_a_damaged_table(table: ss.MasterTable, direct: bool) -> None:
     frames = reader_of(table, 1, direct).frames(3)
     segment = Path(table.pages.segment.parts[0][1])

@@ -63,7 +63,7 @@ def test_ranges_of_several_files_are_read_together(tmp_path: Path) -> None:
     size = PlainReader.bytes_for(segment, 1, False)
     for pages in ([0, 2, 1], [0, last, 1], [last, 0, last - 1], [last // 2, last, 0]):
         places = size * np.arange(3)
-        extents = Extents.apart(segment.offsets[pages], segment.ends(pages), False, places)
+        extents = Extents.apart(*segment.located(np.array(pages)), False, places)
         memory = np.zeros(3 * size, np.uint8)
         assert segment.file.read_ranges(memoryview(memory), extents)
         for page, place in zip(pages, places.tolist(), strict=True):

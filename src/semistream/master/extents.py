@@ -32,17 +32,18 @@ class Extents:
         self.offsets, self.sizes, self.places, self.least = ranges[:, :count]
 
     @classmethod
-    def apart(cls, begins: Any, ends: Any, direct: bool, places: Any) -> Extents:
-        """Every page as a range of its own, at these positions in the buffer."""
+    def apart(cls, begins: Any, sizes: Any, needed: int, direct: bool, places: Any) -> Extents:
+        """Every page as a range of its own, at these positions in the buffer; ``needed`` is the sum
+        of the ``sizes``."""
         self = cls.__new__(cls)
         self.offsets = begins
-        self.sizes = self.least = ends - begins
-        self.places = self.starts = places.astype(np.int64)
-        self.needed = self.nbytes = int(self.sizes.sum())
+        self.sizes = self.least = sizes
+        self.places = self.starts = places
+        self.needed = self.nbytes = needed
         if direct:
             slack = begins % ALIGNMENT
             self.offsets = begins - slack
-            self.least = ends - self.offsets
+            self.least = sizes + slack
             self.sizes = -(-self.least // ALIGNMENT) * ALIGNMENT
             self.starts = self.places + slack
             self.nbytes = int(self.sizes.sum())

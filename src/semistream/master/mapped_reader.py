@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
-from semistream import kernels
 from semistream.errors import ConfigError
 from semistream.master.page_buffer import PageBuffer
 from semistream.master.reader import (
@@ -80,10 +78,7 @@ class InPlace(NamedTuple):
 
 
 def _in_place(segment: OpenSegment, pages: Any) -> PlannedRead:
-    starts, sizes = np.empty(len(pages), np.int64), np.empty(len(pages), np.int64)
-    nbytes = kernels.page_places.locate(
-        pages, segment.offsets, segment.pages.lengths, starts, sizes
-    )
+    starts, sizes, nbytes = segment.located(pages)
     return PlannedRead(pages, sizes, InPlace(starts, nbytes))
 
 

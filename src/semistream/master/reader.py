@@ -87,6 +87,12 @@ class OpenSegment:
         """Where these pages end in the file."""
         return self.offsets[pages] + self.pages.lengths[pages]
 
+    def located(self, pages: Any) -> tuple[Any, Any, int]:
+        """Where these pages begin in the file, their sizes, and the bytes of all."""
+        starts, sizes = np.empty(len(pages), np.int64), np.empty(len(pages), np.int64)
+        total = kernels.page_places.locate(pages, self.offsets, self.pages.lengths, starts, sizes)
+        return starts, sizes, total
+
     def window_bytes(self, count: int, slack: int = 0) -> int:
         """The size of the largest ``count`` adjacent pages, and ``slack`` for each of their ranges.
         What is between the pages of two files is not read."""
@@ -324,20 +330,20 @@ class FrameReader:
         self._ranges = DirectRanges() if direct else None
         self._frame = PlainReader.bytes_for(segment, 1, direct)
         self._buffer: PageBuffer | None = PageBuffer(self._frame * frames)
+        self._address = self._buffer.arrow.address
         self.bytes_read = 0
 
     def load(self, frames: Any, pages: Any) -> Any:
         """Read pages into frames; returns the address and the bytes of each."""
         assert self._buffer is not None
         segment = self._segment
-        extents = Extents.apart(
-            segment.offsets[pages], segment.ends(pages), self._direct, self._frame * frames
-        )
+        offsets, sizes, nbytes = segment.located(pages)
+        places = frames.astype(np.int64) * self._frame  # they may be beyond 32 bits
+        extents = Extents.apart(offsets, sizes, nbytes, self._direct, places)
         read_extents(segment, pages, extents, self._buffer.view, self._ranges)
         check_loaded(segment, pages, self._buffer.arrow, extents.starts)
         self.bytes_read += extents.nbytes
-        sizes = segment.pages.lengths[pages].astype(np.int64)
-        return extents.starts + self._buffer.arrow.address, sizes
+        return extents.starts + self._address, sizes
 
     def close(self) -> None:
         if self._ranges is not None:
