@@ -9,6 +9,7 @@ import pytest
 from engine.kit import binding, context, intake_and_output, slice_of
 from semistream.engine.context import Context
 from semistream.engine.intake import Intake
+from semistream.engine.rows.message import FEW_ROWS
 from semistream.engine.settings import Settings
 
 
@@ -91,6 +92,22 @@ def test_rows_and_keys_of_a_slice(shared: Context, keys: tuple[int | None, ...])
     assert [column.to_pylist() for column in taken] == [[keys[2], keys[1]], [2, 1]]
     assert part.keys(np.array([1]))[0].to_pylist() == [keys[1]]
     assert part.keys()[0].to_pylist() == list(keys)
+
+
+@pytest.mark.parametrize("rows", [5, FEW_ROWS, FEW_ROWS + 1])
+@pytest.mark.parametrize("null", [False, True])
+def test_codes_of_few_tuples_and_of_many(shared: Context, rows: int, null: bool) -> None:
+    """Of a few tuples they are read at the columns' addresses."""
+    keys: list[int | None] = [*range(-2, 3 * rows + 4, 3)][: rows + 2]
+    keys[-2] = None if null else -(2**62)
+    some = batch(*keys).slice(2)
+    part = slice_of(some, shared)
+    assert len(part.codes) == rows
+    valid = np.ones(rows, np.bool_) if part.valid is None else part.valid
+    assert valid.tolist() == [key is not None for key in keys[2:]]
+    expected = [key for key in keys[2:] if key is not None]
+    assert part.codes[valid].tolist() == expected
+    assert part.keys()[0].to_pylist() == keys[2:]
 
 
 def test_texts_go_through_arrow() -> None:

@@ -183,8 +183,10 @@ class AddressedFrames:
         )  # fmt: skip
         for opener, columns in self._opened:
             opened = opener.open(pages, addresses, sizes)
-            columns.addresses[:, :, frames] = opened.columns.addresses
-        self.codes[frames], self.sizes[frames] = opened.codes, opened.sizes
+            kernels.page_columns.keep(
+                frames, opened.columns.addresses, opened.codes, opened.sizes,
+                columns.addresses, self.codes, self.sizes,
+            )  # fmt: skip
         return len(pages)
 
     def clear(self, frames: Any) -> None:

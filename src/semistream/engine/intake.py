@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from semistream import kernels
+from semistream.engine.binding import Binding
 from semistream.engine.context import Context
 from semistream.engine.rows.layout import Rows, is_text, width_of
 from semistream.engine.rows.message import FEW_ROWS, Message
 from semistream.engine.rows.page_columns import PageColumns
 from semistream.engine.window.tuple_layout import TupleLayout
+from semistream.keys import Codes, Mask
 
 _NO_ROWS = np.zeros(0, np.int64)
 _FIRST_PAGE = np.zeros(FEW_ROWS, np.int32)
@@ -24,20 +27,29 @@ class Slice:
 
     def __init__(self, batch: pa.RecordBatch, context: Context, layout: TupleLayout) -> None:
         self.batch = batch
-        if context.binding.has_key:
-            self.codes, self.valid = context.binding.codec.codes(layout.key_columns(batch))
-        else:  # conditions alone decide: every tuple meets every row
-            self.codes, self.valid = np.zeros(batch.num_rows, np.int64), None
+        self._layout = layout
+        self._addresses: Any = None
+        self.codes, self.valid = self._codes(context.binding)
         self.position = 0
         self.is_observed = False  # counted by a join that samples the head of the stream
         self._keys = context.binding.stream_key
         self._codec = context.binding.codec
         self._key_columns: PageColumns | None = None
         self.compared: Any = None  # the columns that conditions compare, for compiled code
-        self._layout = layout
         self._all: list[pa.Array] | None = None
         self._is_plain = False
-        self._addresses: Any = None
+
+    def _codes(self, binding: Binding) -> tuple[Codes, Mask | None]:
+        """The code of every key, and which keys are not null; None: all."""
+        rows, key = self.batch.num_rows, self._layout.native_key
+        if not binding.has_key:  # conditions alone decide: every tuple meets every row
+            return np.zeros(rows, np.int64), None
+        # The columns of a few tuples are needed by their addresses, which costs more than a copy.
+        if key >= 0 and rows <= FEW_ROWS and self.addresses() is not None:
+            codes = np.empty(rows, np.int64)
+            if kernels.message.copy_codes(self._addresses, key, codes):
+                return codes, None
+        return binding.codec.codes(self._layout.key_columns(self.batch))
 
     def _columns(self) -> list[pa.Array]:
         """All columns; a batch of a few tuples may need no Arrow object for each."""

@@ -77,6 +77,16 @@ def open_exported(batch, forms, columns):
     return whole
 
 
+@compiled
+def copy_codes(columns, n, codes):
+    """Copy column ``n``, whose values are 64-bit codes; returns whether it has no null."""
+    if columns[VALIDITY, n, 0] != 0:
+        return False
+    for row in range(len(codes)):
+        codes[row] = load_int64(columns[VALUES, n, 0] + 8 * row)
+    return True
+
+
 @compiled(inline=True)
 def _aligned(position):
     return (position + _ALIGNED - 1) // _ALIGNED * _ALIGNED

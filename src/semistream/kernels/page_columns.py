@@ -95,6 +95,17 @@ def open_columns(pages, sizes, spec, buffers, wanted, code_buffer, columns, code
 
 
 @compiled
+def keep(frames, columns, codes, rows, kept_columns, kept_codes, kept_rows):
+    """Keep what was opened of every page ``p`` as that of ``frames[p]``."""
+    for p in range(len(frames)):
+        frame = frames[p]
+        kept_codes[frame], kept_rows[frame] = codes[p], rows[p]
+        for part in range(columns.shape[0]):
+            for n in range(columns.shape[1]):
+                kept_columns[part, n, frame] = columns[part, n, p]
+
+
+@compiled
 def copy_codes(addresses, sizes, out):
     """Copy the codes of all pages behind one another."""
     at = 0

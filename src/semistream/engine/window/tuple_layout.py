@@ -42,6 +42,8 @@ class TupleLayout:
         flat = flat_forms(schema.types)
         self.addresses = None if flat is None else BatchAddresses(flat)
         self._key_type = schema.field(self._key_places[0]).type if self._key_places else pa.null()
+        is_native = binding.codec.native and self._key_type == binding.codec.types[0]
+        self.native_key = self._key_places[0] if is_native else -1  # its values are its codes
 
     def columns(self, batch: pa.RecordBatch) -> list[pa.Array]:
         return [batch.column(i) for i in self.kept]
