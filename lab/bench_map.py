@@ -4,10 +4,10 @@ Each page gives one row, copied out with all its columns, as in a visit of Sweep
 the pages that are needed into a buffer, *map* maps a stretch of the file with all its pages and
 unmaps it after the visit; both hold ``--buffer`` bytes at most. The break-even is
 ``master.mapped_reader.MAPPED_PAGES``. *Copy* goes over the whole file as SweepJoin does where few
-tuples need a page: compiled code maps some pages, copies their rows, and unmaps them, with
-``--mapped`` bytes resident at most. How fast that is depends on the share of the file that the page
-cache has in huge pages. It is printed; it falls while other files are read. R is the engine
-benchmark's; it is kept if it was there.
+tuples need a page: compiled code reads some pages into frames, or maps them, and copies their
+rows; ``--mapped`` bytes are mapped at most. How fast a map is depends on the share of the file that
+the page cache has in huge pages. It is printed; it falls while other files are read. R is the
+engine benchmark's; it is kept if it was there.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def measure_copies(
     reader: Any = table.reader(at_once)
     copied = CopiedRows(opener, [opener], at_once, table.row_bytes, table.max_row_bytes)
     table.pages.segment.checked[:] = True  # else the first read of a page checks it
-    file, first_codes = reader.mapped_pages(mapped), table.pages.segment.pages.first_codes
-    times: dict[str, list[float]] = {"read": [], "copy": []}
+    file, first_codes = reader.scattered_pages(mapped), table.pages.segment.pages.first_codes
+    times: dict[str, list[float]] = {"read": [], "read rows": [], "map rows": []}
     for number in range(rounds):
         pages = np.sort(rng.choice(table.num_pages, needed, replace=False))
         codes, every = np.ascontiguousarray(first_codes[pages]), np.arange(needed)
@@ -91,7 +91,7 @@ def measure_copies(
             if way == "read":
                 visit(table, reader, pages, opener, rows)
             else:
-                done, places = 0, file.places()
+                done, places = 0, file.mapped() if way == "map rows" else file.in_frames()
                 while done < needed:
                     done = copied.copy(codes, every, done, pages, places)
             times[way].append(time.perf_counter() - began)
@@ -122,14 +122,17 @@ def main() -> None:
         print(f"| {needed} | {found['read']:.2f} | {found['map']:.2f} |")
     share = page_cache.huge_share(data.pages_file)
     print(f"\nthe page cache has {share:.0%} of the file in huge pages")
-    print("| pages needed of the file | per 2 MB | read, us a page | copy, us a page |")
-    print("|---|---|---|---|")
+    print("| pages needed of the file | per 2 MB | read, us a page | read rows | map rows |")
+    print("|---|---|---|---|---|")
     for needed in (max(1, table.num_pages // part) for part in SHARES):
         found = measure_copies(
             table, 4 << 20, parse_size(options.mapped), needed, max(5, options.rounds // 5)
         )
         per_huge = needed * HUGE / data.pages_file.stat().st_size
-        print(f"| {needed} | {per_huge:.1f} | {found['read']:.2f} | {found['copy']:.2f} |")
+        print(
+            f"| {needed} | {per_huge:.1f} | {found['read']:.2f} | "
+            f"{found['read rows']:.2f} | {found['map rows']:.2f} |"
+        )
     if not was_there:
         shutil.rmtree(data.folder)
 

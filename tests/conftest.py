@@ -59,13 +59,13 @@ def master_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return get
 
 
-@pytest.fixture
-def copies(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Rows that SweepJoin has copied out of mapped pages, by call; whatever it takes, it copies
+@pytest.fixture(params=["read", "mapped"])
+def copies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Rows that SweepJoin has copied out of scattered pages, by call; whatever it takes, it copies
     rows if that is possible."""
-    from copied import count_copies
+    from copied import WAYS, count_copies
 
-    return count_copies(monkeypatch.setattr)
+    return count_copies(WAYS[request.param], monkeypatch.setattr)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Makes SweepJoin copy rows out of mapped pages wherever it can, however long that takes."""
+"""Makes SweepJoin copy rows out of scattered pages wherever it can, however long that takes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Callable
 from typing import Any
 
 from semistream.engine.rows.copied_rows import CopiedRows
-from semistream.joins.sweep.visit import MAP
+from semistream.joins.sweep import visit_copies
+from semistream.joins.sweep.visit import MAP_ROWS, READ_ROWS
 from semistream.joins.sweep.visit_copies import WayChoice
 
+WAYS = {"read": READ_ROWS, "mapped": MAP_ROWS}
 MEMORY = "128MB"  # enough for this, see mapped_share in semistream/engine/settings.py
 
 
-def count_copies(set_attribute: Callable[[Any, str, Any], None] = setattr) -> list[int]:
+def count_copies(way: int, set_attribute: Callable[[Any, str, Any], None] = setattr) -> list[int]:
     """The rows of every call that copies rows, from now on."""
     found: list[int] = []
     copy = CopiedRows.copy
@@ -23,5 +25,6 @@ def count_copies(set_attribute: Callable[[Any, str, Any], None] = setattr) -> li
         return following
 
     set_attribute(CopiedRows, "copy", counted)
-    set_attribute(WayChoice, "choose", lambda *_: MAP)
+    set_attribute(WayChoice, "choose", lambda *_: way)
+    set_attribute(visit_copies, "MANY", 1 << 30)
     return found

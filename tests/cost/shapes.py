@@ -20,7 +20,13 @@ def table(rows: int, page_bytes: int = PAGE, **changes: Any) -> TableShape:
     per_page = page_bytes // ROW
     pages = -(-rows // per_page)
     return table_shape(
-        pages, page_bytes, num_rows=rows, row_bytes=float(ROW), max_row_bytes=ROW, **changes
+        pages,
+        page_bytes,
+        num_rows=rows,
+        row_bytes=float(ROW),
+        max_row_bytes=ROW,
+        can_copy_rows=True,
+        **changes,
     )
 
 

@@ -113,6 +113,7 @@ class MemoryPages:
     ordered: bool = True
     mapped: bool = False
     can_address: bool = False
+    can_copy_rows: bool = False
     pinned: bool = False
     versions: dict[int, MemoryPages] = field(default_factory=dict, repr=False)  # shared by all
     changed: list[Any] | None = None  # codes, since any version before

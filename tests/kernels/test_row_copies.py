@@ -1,4 +1,4 @@
-"""Rows that are copied out of a map of a real file, against plain Python."""
+"""Rows that are copied out of pages of a real file, mapped or read, against plain Python."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ from semistream.master.page_buffer import HUGE
 NAMES = ["v", "text", "flag", "k"]
 PLAIN = ["k", "flag"]  # they never lack anything
 MANY = 1 << 30
+GUARD, GUARDED = 64, 0xA5  # behind the last frame
 PEAK = Path("/proc/self/clear_refs")  # forgets the peak of a process
 BLOCK = os.sysconf("SC_PAGE_SIZE")
 SMALL, LARGE = (400, 60, 1024), (700, 20_000, 200 << 10)  # keys, longest text, bytes of a page
@@ -90,7 +91,9 @@ class Pages:
         numbers = sorted({*others, *(p for low, high in both for p in range(low, high + 1))})
         return np.array(numbers), np.array([numbers.index(low) for low in lows], np.int32)
 
-    def fits(self, code: int, place: int, numbers: Any, group: int, most_mapped: int) -> bool:
+    def fits(
+        self, code: int, place: int, numbers: Any, group: int, most: int, in_frames: bool
+    ) -> bool:
         """Whether the pages in which to look for a code can be open together."""
         pages = numbers.tolist()
         end = place + 1
@@ -102,7 +105,8 @@ class Pages:
             end += 1
             if self.first[pages[end - 1]] > code:
                 break
-        return end - place <= group and self.huge(pages[place:end]) <= most_mapped
+        needed = end - place if in_frames else self.huge(pages[place:end])
+        return end - place <= group and needed <= most
 
     def huge(self, pages: Sequence[int]) -> int:
         """How many huge pages these pages lie on."""
@@ -124,9 +128,12 @@ class Pages:
 
     def copy(
         self, codes: Sequence[int], numbers: Any, places: Any, first: int = 0,
-        room: int = 3000, group: int = 64, most_mapped: int = 100, names: Sequence[str] = NAMES,
+        room: int = 3000, group: int = 64, most: int = 100, in_frames: bool = False,
+        names: Sequence[str] = NAMES,
     ) -> Stop:  # fmt: skip
-        """Copy as far as there is room for rows; buffers of texts grow as they must."""
+        """Copy as far as there is room for rows; buffers of texts grow as they must.
+
+        Pages are read into ``most`` frames, or mapped, ``most`` huge pages at a time."""
         opener = self._opener_of(names=names)
         nodes = opener.nodes
         buffers = NodeBuffers(nodes, room)
@@ -135,13 +142,21 @@ class Pages:
         columns = np.zeros((forms.PAGE_ROWS, len(nodes), group), np.int64)
         at = nbytes = 0
         following, tuple_codes = first, np.array(codes, np.int64)
+        source = self.map.address, self.map.address + self.map.size, most, 0, np.zeros((2, 0), int)
+        if in_frames:
+            frame = int(self.lengths.max()) + 8 + -int(self.lengths.max()) % 8
+            memory = np.full(most * frame + GUARD, GUARDED, np.uint8)
+            base = memory.ctypes.data
+            files = np.array(self.segment.file.descriptors()).T.copy()
+            source = base, base + most * frame, most, frame, files
         while True:
             status, following, at, more = row_copies.copy(
                 tuple_codes, places, following, numbers, self.offsets, self.lengths,
-                self.map.address, self.map.address + self.map.size, most_mapped,
-                *opener.description, columns, nodes.forms, at, buffers.out, out_codes, *pairs,
+                *source, *opener.description, columns, nodes.forms, at, buffers.out, out_codes,
+                *pairs,
             )  # fmt: skip
             assert self.resident() == 0, "pages are still mapped"
+            assert not in_frames or (memory[-GUARD:] == GUARDED).all()
             nbytes += more
             if status < 0:
                 break
@@ -175,11 +190,12 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 
 def check(
-    pages: Pages, codes: Sequence[int], others: Sequence[int], room: int, group: int, mapped: int
-) -> None:
+    pages: Pages, codes: Sequence[int], others: Sequence[int], room: int, group: int, most: int,
+    in_frames: bool,
+) -> None:  # fmt: skip
     """Every call copies the rows of the tuples that it has passed, and passes all that it can."""
     numbers, places = pages.needed(codes, others)
-    options = {"room": room, "group": group, "most_mapped": mapped}
+    options: Any = {"room": room, "group": group, "most": most, "in_frames": in_frames}
     at = 0
     while at < len(codes):
         stop = pages.copy(codes, numbers, places, at, **options)
@@ -188,7 +204,7 @@ def check(
         if stop.status == FULL:
             code, place = codes[stop.following], places[stop.following]
             has_room = len(stop.rows) + len(pages.of_code.get(code, [])) <= room
-            fits = pages.fits(code, place, numbers, group, mapped)
+            fits = pages.fits(code, place, numbers, group, most, in_frames)
             assert not (has_room and fits), "there was room for the next tuple"
             if stop.following == at:  # these pages are to be read
                 at = bisect_right(codes, code)
@@ -206,16 +222,18 @@ def test_rows_of_the_tuples_that_are_passed(small: Pages, large: Pages, data: An
     others = data.draw(st.sets(st.integers(0, len(pages.pages) - 1), max_size=5))
     room = data.draw(st.sampled_from([3, 61, 100, 1000]))
     group = data.draw(st.sampled_from([1, 2, 3, 6, 10, 64]))
-    check(pages, codes, sorted(others), room, group, data.draw(st.sampled_from([1, 2, 3, 100])))
+    most, in_frames = data.draw(st.sampled_from([1, 2, 3, 100])), data.draw(st.booleans())
+    check(pages, codes, sorted(others), room, group, most, in_frames)
 
 
-@pytest.mark.parametrize("mapped", [1, 2, 100])
+@pytest.mark.parametrize("in_frames", [False, True], ids=["mapped", "in frames"])
+@pytest.mark.parametrize("most", [1, 2, 100])
 @pytest.mark.parametrize("group", [2, 6, 10, 64])
-def test_all_rows(small: Pages, large: Pages, group: int, mapped: int) -> None:
+def test_all_rows(small: Pages, large: Pages, group: int, most: int, in_frames: bool) -> None:
     for pages in (small, large):
         codes = sorted([*pages.of_code, *pages.of_code, *range(1, 99, 2)])
         for room in (200, 3000):
-            check(pages, codes, [], room, group, mapped)
+            check(pages, codes, [], room, group, most, in_frames)
 
 
 def test_every_page_is_opened_once(small: Pages) -> None:
@@ -255,9 +273,9 @@ def test_few_huge_pages_are_mapped_at_a_time(large: Pages) -> None:
     numbers, places = large.needed(codes)
     peaks = {}
     for most in (2, 3, 100):
-        large.copy(codes, numbers, places, most_mapped=most, names=PLAIN)
+        large.copy(codes, numbers, places, most=most, names=PLAIN)
         before = _reset_peak()
-        stop = large.copy(codes, numbers, places, most_mapped=most, names=PLAIN)
+        stop = large.copy(codes, numbers, places, most=most, names=PLAIN)
         assert stop.status == forms.DONE
         peaks[most] = (_peak() - before) / HUGE
     assert peaks[2] < 2.5 < peaks[3] < 3.5 < large.map.size / HUGE - 1 < peaks[100]
@@ -273,7 +291,8 @@ def _peak() -> int:
     return int(line.split()[1]) << 10
 
 
-def test_pages_that_cannot_be_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_frames", [False, True], ids=["mapped", "in frames"])
+def test_pages_that_cannot_be_read(tmp_path: Path, in_frames: bool) -> None:
     """The rows before them are there, and the process is alive."""
     pages = Pages(tmp_path / "table", LARGE)
     codes, content = sorted(pages.of_code), pages.file.read_bytes()
@@ -284,7 +303,7 @@ def test_pages_that_cannot_be_read(tmp_path: Path) -> None:
         (lambda: _overwrite(pages.file, int(pages.offsets[half])), DAMAGED),
     ):
         damage()
-        stop = pages.copy(codes, numbers, places, group=10)
+        stop = pages.copy(codes, numbers, places, group=10, in_frames=in_frames)
         assert stop.status == status
         assert stop.rows == pages.expected(codes[: stop.following])
         assert half - 10 < numbers[places[stop.following]] <= half

@@ -1,4 +1,4 @@
-"""Join drained batches with rows that are copied out of a map; print the process' memory as JSON.
+"""Join drained batches with rows that are copied out of pages; print the process' memory as JSON.
 
 Started by the memory tests. The peak counts, which is reached while pages are mapped: when a push
 returns, none is. The process is warmed up with a run over a tiny table first.
@@ -18,7 +18,7 @@ import pyarrow as pa
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import semistream as ss
-from copied import count_copies
+from copied import WAYS, count_copies
 from semistream.memory import parse_size
 from semistream.workload.relations import price_of
 
@@ -35,8 +35,8 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def measure(path: str, pushes: int, memory: str, tiny: str) -> dict[str, Any]:
-    copied = count_copies()
+def measure(path: str, pushes: int, memory: str, tiny: str, way: str) -> dict[str, Any]:
+    copied = count_copies(WAYS[way])
     join = ss.SweepJoin(memory=memory, how="left")
     run_over(join, tiny, 4)
     gc.collect()
@@ -71,5 +71,5 @@ def run_over(join: ss.SweepJoin, path: str, pushes: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    _, path, pushes, memory, tiny = sys.argv
-    print(json.dumps(measure(path, int(pushes), memory, tiny)))
+    _, path, pushes, memory, tiny, way = sys.argv
+    print(json.dumps(measure(path, int(pushes), memory, tiny, way)))

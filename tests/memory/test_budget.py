@@ -87,10 +87,11 @@ def test_ten_million_tuples_in_50_mb(algorithm: str, table: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not os.access(PEAK, os.W_OK), reason="this system does not count the peak")
-def test_rows_that_are_copied_out_of_a_map(table: Any) -> None:
+@pytest.mark.parametrize(("way", "memory"), [("mapped", "128MB"), ("read", "16MB")])
+def test_rows_that_are_copied_out_of_pages(way: str, memory: str, table: Any) -> None:
     """Only a few huge pages are mapped at a time, of a table that is larger than the budget."""
     path, tiny = table(2_000_000, "16KiB"), table(1_000, "16KiB")
-    measured = json.loads(start(path, 200, "128MB", tiny, job=MEASURE_COPIES))
+    measured = json.loads(start(path, 200, memory, tiny, way, job=MEASURE_COPIES))
     budget, stats = measured["budget"], measured["stats"]
     assert measured["nbytes"] > 1.7 * budget
     assert measured["copied"] > 0.8 * stats["tuples_in"]

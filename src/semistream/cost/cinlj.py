@@ -9,6 +9,8 @@ is offered the rows of half of what misses, which costs more than it gains.
 
 from __future__ import annotations
 
+import math
+
 from semistream.cost.case import MOST_SERVED, Case
 from semistream.cost.inlj import pooled
 from semistream.cost.keys import Keys, poisson_tail
@@ -26,17 +28,16 @@ def predict(case: Case) -> Prediction:
 
 
 def offered_share(case: Case, missed: Keys, span: float) -> float:
-    """The share of missed tuples whose rows are offered. The threshold is judged once in a span."""
+    """The share of missed tuples whose rows are offered. The threshold is judged once in a span:
+    it falls if few rows were offered, a Poisson variable, and rises after the next span."""
     present = span * (1.0 - case.traffic.absent)
     capacity = max(1, front_capacity(case))
     once, twice = (seen_keys(missed, present, least) for least in (1, 2))
     if once <= CHURN_MOST * capacity:
-        offered = once  # the threshold stays at 1
-    elif twice < CHURN_LEAST * capacity:
-        offered = (once + twice) / 2  # it rises after one span, and falls after the next
-    else:
-        offered = twice
-    return offered / span
+        return once / span  # it stays at 1
+    falls = 1.0 - float(poisson_tail(twice, math.ceil(CHURN_LEAST * capacity)))
+    at_one = falls / (1.0 + falls)
+    return (at_one * once + (1.0 - at_one) * twice) / span
 
 
 def seen_keys(keys: Keys, tuples: float, least: int) -> float:

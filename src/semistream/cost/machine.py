@@ -48,6 +48,11 @@ FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
         "sweep.visit": (86e-6, "SweepJoin: one visit, fixed part"),
         "sweep.request": (810e-9, "SweepJoin: one read of adjacent pages: the fixed part"),
         "sweep.page": (1.9e-6, "SweepJoin: a page of a visit, read and opened"),
+        "sweep.single": (2.3e-6, "SweepJoin: a page that is read by itself, to copy its rows"),
+        "sweep.part": (
+            40e-6,
+            "SweepJoin: rows of a visit that are copied at a time: the fixed part",
+        ),
         "sweep.huge": (2.8e-6, "SweepJoin: a huge page of the page cache, mapped and unmapped"),
         "sweep.copied": (250e-9, "SweepJoin: a mapped page, whose rows are copied"),
         "sweep.tuple": (67e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),

@@ -14,10 +14,11 @@ memory between front stage and window to where it gains more: the model takes th
 highest rate. A drained batch of m misses needs the pages that m tuples need, and nothing waits
 afterwards; memory of a window that is mostly idle goes to the front stage.
 
-Where the page cache has the pages, a visit may copy rows out of a map of them instead of reading
-them (``joins/sweep/visit_copies.py``). This costs one fault for each huge page that has any of
-them. The run times both ways and takes the faster one: so does the model. Of a table that stays
-mapped (``mapped="resident"``) every page costs as much as one in a huge page that is mapped.
+Where the page cache has the pages, a visit may copy rows out of them instead of keeping them
+(``joins/sweep/visit_copies.py``): such a visit has more pages than a buffer. They are read one by
+one, or mapped, which costs one fault for each huge page that has any of them. The run times all
+ways and takes the fastest one: so does the model. Of a table that stays mapped
+(``mapped="resident"``) every page costs as much as one in a huge page that is mapped.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from semistream.cost.moving import at_rest
 from semistream.cost.prediction import Prediction
 from semistream.cost.window_stage import add_admission, behind_front_stage, front_capacity, portions
 from semistream.engine.memory_mover import IDLE_ROOM
+from semistream.engine.rows.copied_rows import MANY
 from semistream.master.page_buffer import HUGE
 
 START_SHARE = 0.3  # of the front stage, before memory moves
 IDLE_SHARE = 0.85  # where batches are drained, and the window is mostly idle
 _ROOMS = 8  # values of an even distribution
 _HISTORY = 2.0  # counts are halved every sweep: two sweeps count
+_READ, _READ_ROWS, _MAP_ROWS = range(3)
 _SKETCH_SPAN = 4.0  # tuples per cached row over which a sketch counts
 
 
@@ -58,14 +61,18 @@ def _window(case: Case) -> int:
 
 
 def sweep(case: Case) -> Prediction:
-    """With the front stage's share as it is, and the faster way to the pages."""
-    ways = [case.table.resident]
-    if getattr(case.plan, "copied_rows", 0) and case.machine.is_cached:
-        ways.append(True)
-    return max((_sweep(case, copies) for copies in ways), key=lambda found: found.rate)
+    """With the front stage's share as it is, and the fastest way to the pages."""
+    found = [_sweep(case, _MAP_ROWS if case.table.resident else _READ)]
+    many = 1.0 - found[0].front_share > MANY * found[0].pages_per_tuple
+    if case.machine.is_cached and not many:
+        if getattr(case.plan, "copied_rows", 0):
+            found.append(_sweep(case, _READ_ROWS))
+        if getattr(case.plan, "mapped_bytes", 0):
+            found.append(_sweep(case, _MAP_ROWS))
+    return max(found, key=lambda one: one.rate)
 
 
-def _sweep(case: Case, copies: bool) -> Prediction:
+def _sweep(case: Case, way: int) -> Prediction:
     plan, table, traffic = case.plan, case.table, case.traffic
     window = float(_window(case))
 
@@ -77,7 +84,7 @@ def _sweep(case: Case, copies: bool) -> Prediction:
     hit = case.settle(lambda hit: behind_front_stage(case, span(hit))[1])
     keys, _ = behind_front_stage(case, span(hit))
     loads, stretches = case.loads(keys), case.loads(keys, plan.buffer_pages)
-    visit_pages = _visit_pages(case, copies)
+    visit_pages = _visit_pages(case, way != _READ)
     if traffic.drained:
         tuples = float(traffic.push)
         missed = tuples * (1.0 - hit)
@@ -98,21 +105,25 @@ def _sweep(case: Case, copies: bool) -> Prediction:
     jumps = (1.0 - density) ** np.arange(1, gap + 1)
     between = pages * density * float((np.arange(1, gap + 1) * jumps).sum())
     between *= bridged(visit_pages, stretches, visits, missed, pages, between)
-    read = pages if copies else min(float(total), pages + between)
+    read = pages if way != _READ else min(float(total), pages + between)
     requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages, 1e-9)
     work = Work(case)
     rounds = hand_overs(case, visits, missed)
     admitted = rounds if sweeps else 1.0  # a drained batch that the window holds: at once
     add_admission(work, case, tuples, tuples * hit, rounds=max(admitted, min(1.0, tuples)))
     work.add("sweep.visit", visits)
-    if copies:
+    if way == _READ:
+        work.add("sweep.request", requests)
+        work.add("sweep.page", pages)
+    elif way == _READ_ROWS:
+        work.add("sweep.single", pages)
+    else:
         per_huge = max(1.0, HUGE / table.max_page_bytes)
         if not table.resident:
             work.add("sweep.huge", total / per_huge * -math.expm1(per_huge * _log_rest(density)))
         work.add("sweep.copied", pages)
-    else:
-        work.add("sweep.request", requests)
-        work.add("sweep.page", pages)
+    if way != _READ and not table.resident:
+        work.add("sweep.part", max(visits, missed / max(1, getattr(plan, "copied_rows", 0))))
     work.add("sweep.tuple", missed)
     work.add("batch", min(portions(rounds, missed, case.output_rows), missed))
     assert plan.window is not None

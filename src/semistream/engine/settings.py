@@ -45,9 +45,11 @@ class Settings:
     least_buffer_share: int = 12  # a larger buffer leaves no memory for reading ahead
     disk_bytes_per_miss: int = 1536  # disk bytes read per admitted miss (estimate)
 
-    # SweepJoin: rows that are copied out of mapped pages
-    copied_share: int = 64
+    # SweepJoin: rows that are copied out of scattered pages
+    copied_share: int = 128
     copied_bytes: int = 1 << 20  # what is copied should stay in the CPU cache until it is used
+    few_copied_share: int = 64  # at most, for
+    few_copied_bytes: int = 64 << 10  # so many: with fewer, a call has few rows
     copied_pages: int = 4096  # of a visit: more of them make a push long
     mapped_share: int = 16
     mapped_most: int = 16 << 20  # unmapping eight huge pages is cheap among so many rows

@@ -49,6 +49,7 @@ class TableShape:
     resident: bool = False  # mapped for good: no page is copied, and no buffer is needed
     can_prefetch: bool = False
     can_address: bool = False
+    can_copy_rows: bool = False
     has_conditions: bool = False
     has_key: bool = True  # tuples and rows meet by equal keys, not by conditions alone
     condition_types: tuple[pa.DataType, ...] = ()  # of the columns that conditions read
@@ -78,6 +79,7 @@ class TableShape:
             resident=source.mapped == RESIDENT and not direct,
             can_prefetch=source.can_prefetch(direct),
             can_address=source.can_address,
+            can_copy_rows=source.can_copy_rows,
             has_conditions=bool(binding.conditions),
             has_key=binding.has_key,
             condition_types=tuple(map(binding.type_of, binding.condition_columns)),

@@ -4,7 +4,7 @@ from numba import types
 
 from semistream.kernels.compile import compiled
 
-_pread = types.ExternalFunction(
+read_from = types.ExternalFunction(
     "pread", types.intp(types.int32, types.uintp, types.uintp, types.int64)
 )
 
@@ -16,7 +16,7 @@ def read_ranges(descriptor, address, places, offsets, sizes):
     Returns the number of complete reads, before the first one that failed or was short.
     """
     for i in range(len(offsets)):
-        done = _pread(descriptor, address + places[i], sizes[i], offsets[i])
+        done = read_from(descriptor, address + places[i], sizes[i], offsets[i])
         if done != sizes[i]:
             return i
     return len(offsets)

@@ -1,14 +1,15 @@
 """Copies the rows of waiting tuples out of scattered pages of a file, a few pages at a time.
 
     for the next few pages that tuples need:
-        map them
+        read them into frames, or map them
         find the rows that have the tuples' codes
         copy these rows
         unmap the pages, when those that are mapped reach their limit
 
-All of it is one call: a call per few pages would cost more than the pages. Where the page cache has
-a file in huge pages, a fault maps one of them: 2 MB become resident for a single row, but a second
-row from there costs nothing, and no page is copied.
+All of it is one call: a call per few pages would cost more than the pages. The frames stay in the
+CPU cache, which makes reading faster than into a large buffer. Where the page cache has a file in
+huge pages, a fault maps one of them: 2 MB become resident for a single row, but a second row from
+there costs nothing, and no page is copied.
 """
 
 import numpy as np
@@ -28,6 +29,7 @@ from semistream.kernels.column_forms import (
     VALUES,
 )
 from semistream.kernels.compile import compiled
+from semistream.kernels.disk import read_from
 from semistream.kernels.intrinsics import address_as_pointer, load_int64, prefetch_at
 from semistream.kernels.page_columns import open_columns
 from semistream.kernels.pages import append
@@ -66,6 +68,20 @@ def _populate(begins, ends):
             if _madvise(begin, ends[p] - begin, _POPULATE_READ) != 0:
                 return False
             first = p + 1
+    return True
+
+
+@compiled
+def _read(begins, ends, offsets, files):
+    """Read the pages at these offsets of the segment into frames; returns whether all could be
+    read. ``files``: where each file begins in the segment, and its descriptor."""
+    f = 0
+    for p in range(len(begins)):
+        while f + 1 < files.shape[1] and files[0, f + 1] <= offsets[p]:
+            f += 1
+        size = ends[p] - begins[p]
+        if read_from(files[1, f], begins[p], size, offsets[p] - files[0, f]) != size:
+            return False
     return True
 
 
@@ -134,16 +150,17 @@ def _prefetch(tuple_codes, places, first, place, codes, sizes):
 
 @compiled
 def copy(
-    tuple_codes, places, first, numbers, offsets, lengths, base, limit, most_mapped,
+    tuple_codes, places, first, numbers, offsets, lengths, base, limit, most, frame, files,
     spec, buffers, wanted, code_buffer, columns, forms, at, out, out_codes, pair_places, pair_rows,
 ):  # fmt: skip
     """Copy the rows that have the codes of tuples ``first`` on, which ascend; once each.
 
     Tuple i needs page ``numbers[places[i]]``, and those after it where its code goes on. Pages are
-    in a map of their file from ``base`` to ``limit``, of which up to ``most_mapped`` huge pages are
-    resident at a time. They were checked before, and are opened as
-    :func:`page_columns.open_columns` does. Rows go from row ``at`` on to the output buffers, as
-    with :func:`pages.append`, and their codes to ``out_codes``.
+    read into ``most`` frames of ``frame`` bytes, from ``base`` on; if ``frame`` is 0, they are in a
+    map of their file from ``base`` to ``limit``, of which up to ``most`` huge pages are resident at
+    a time. They were checked before, and are opened as :func:`page_columns.open_columns` does. Rows
+    go from row ``at`` on to the output buffers, as with :func:`pages.append`, and their codes to
+    ``out_codes``.
 
     Returns (DONE, or why it has stopped, or the node that lacks a bitmap or room; the next tuple;
     rows copied; bytes of the pages).
@@ -156,13 +173,18 @@ def copy(
     while i < len(places):
         # The pages of the next tuples.
         place, count, fresh, is_full = places[i], 0, 0, False
-        while count < group and place + count < len(numbers):
-            number = numbers[place + count]
-            begin = base + offsets[number]
-            end = begin + lengths[number]
+        next_pages = numbers[place : place + group]
+        if frame > 0:
+            count = min(most, len(next_pages))
+            for p in range(count):
+                begins[p] = base + p * frame
+                ends[p] = begins[p] + lengths[next_pages[p]]
+        while frame == 0 and count < len(next_pages):
+            begin = base + offsets[next_pages[count]]
+            end = begin + lengths[next_pages[count]]
             low, high = begin >> _HUGE, (end - 1) >> _HUGE
             more = max(0, high - max(low, highest + 1) + 1)  # 0: mapped for tuples before
-            if held + more > most_mapped:
+            if held + more > most:
                 is_full = True
                 break
             if held == 0:
@@ -179,7 +201,11 @@ def copy(
             held, highest = 0, -1
             continue
         # Open them.
-        if not _populate(begins[:count], ends[:count]):
+        if frame > 0:
+            can_read = _read(begins[:count], ends[:count], offsets[next_pages[:count]], files)
+        else:
+            can_read = _populate(begins[:count], ends[:count])
+        if not can_read:
             status = UNREADABLE
             break
         for p in range(count):
@@ -218,7 +244,7 @@ def copy(
         if found == FULL:
             break
         if found == _NO_PAGE and i == begun:
-            if not is_full or held == fresh:
+            if not is_full or held == fresh:  # in frames nothing is held
                 break  # its pages do not fit
             _drop(base, limit, lowest, highest)
             held, highest = 0, -1

@@ -34,6 +34,10 @@ class RangeFile(Protocol):
     def read_ranges(self, target: memoryview, extents: Extents) -> bool:
         """Read many small ranges through the page cache; False if one failed or is short."""
 
+    def descriptors(self) -> list[tuple[int, int]]:
+        """Of each file, its place and the descriptor for reads through the page cache, as long as
+        this is open."""
+
     def prefetch(self, extents: Extents) -> None:
         """Start reading these ranges into the page cache."""
 
@@ -92,6 +96,9 @@ class LocalFile:
         address = address_of(target)
         ranges = extents.places, extents.offsets, extents.sizes
         return int(kernels.disk.read_ranges(self._cached, address, *ranges)) == len(extents)
+
+    def descriptors(self) -> list[tuple[int, int]]:
+        return [(0, self._cached)]
 
     def prefetch(self, extents: Extents) -> None:
         if hasattr(os, "posix_fadvise") and len(extents) <= _ADVISED:

@@ -3,7 +3,7 @@
 Implementations are :class:`~semistream.master.table.MasterTable` (sorted, with an index),
 :class:`~semistream.master.parquet.ParquetPages` (neither) and
 :class:`~semistream.master.sql.SqlMaster`. A source declares its capabilities (``ordered``,
-``mapped``, ``can_address``, ``can_prefetch``); a join never checks its class.
+``mapped``, ``can_address``, ``can_copy_rows``, ``can_prefetch``); a join never checks its class.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class PageReader(Protocol):
     """Reads pages into a reused buffer. Not thread-safe: use one reader per thread.
 
     Where the source says ``can_address``, a reader also has ``plan``, ``load``, ``parse`` and
-    ``frames``; where it says ``can_prefetch``, ``prefetch``, ``in_flight`` and ``more_readers``.
-    ``master/reader.py`` documents them.
+    ``frames``; where it says ``can_prefetch``, ``prefetch``, ``in_flight`` and ``more_readers``;
+    where it says ``can_copy_rows``, ``scattered_pages``. ``master/reader.py`` documents them.
     """
 
     bytes_read: int
@@ -87,6 +87,10 @@ class PageSource(Protocol):
     @property
     def can_address(self) -> bool:
         """Whether readers can ``load`` pages and return their addresses, unparsed."""
+
+    @property
+    def can_copy_rows(self) -> bool:
+        """Whether compiled code can read the pages of readers by itself, and copy a few rows."""
 
     def can_prefetch(self, direct: bool) -> bool:
         """Whether readers can prefetch."""

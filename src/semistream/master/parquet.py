@@ -58,6 +58,7 @@ class ParquetPages:
     version = 0
     mapped = False
     can_address = False
+    can_copy_rows = False
     code_column = None
     key: tuple[str, ...] = ()
 

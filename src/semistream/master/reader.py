@@ -312,13 +312,16 @@ class PlainReader:
         """A reader that keeps ``count`` pages, each in a frame of its own."""
         return FrameReader(self._segment, count, self._direct)
 
-    def mapped_pages(self, most_mapped: int) -> Any:
-        """The pages for compiled code that maps them itself; never together with this reader's
-        buffer."""
-        from semistream.master.mapped_pages import MappedPages
+    def scattered_pages(self, most_mapped: int) -> Any:
+        """The pages for compiled code that reads or maps them itself; never together with what this
+        reader has loaded."""
+        from semistream.master.scattered_pages import ScatteredPages
 
         assert self._buffer is not None
-        return MappedPages(self._segment, self._buffer, most_mapped)
+        return ScatteredPages(self._segment, self._buffer, most_mapped, self._forget)
+
+    def _forget(self) -> None:
+        self._arrow = None  # a map, perhaps
 
 
 class FrameReader:

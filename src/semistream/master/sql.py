@@ -69,6 +69,7 @@ class SqlMaster:
     version = 0
     mapped = False
     can_address = False
+    can_copy_rows = False
     code_column = None
 
     def __init__(

@@ -158,6 +158,12 @@ class StitchedFile:
     def read_ranges(self, target: memoryview, extents: Extents) -> bool:
         return all(self._files[i].read_ranges(target, some) for i, some in self._by_file(extents))
 
+    def descriptors(self) -> list[tuple[int, int]]:
+        parts = zip(self._files, self._starts.tolist(), strict=True)
+        return [
+            (start, descriptor) for file, start in parts for _, descriptor in file.descriptors()
+        ]
+
     def prefetch(self, extents: Extents) -> None:
         for i, some in self._by_file(extents):
             self._files[i].prefetch(some)

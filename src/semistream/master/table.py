@@ -231,6 +231,10 @@ class MasterTable:
     def can_address(self) -> bool:
         return self.pages.segment.page_check.addressable
 
+    @property
+    def can_copy_rows(self) -> bool:
+        return self.can_address
+
     def can_prefetch(self, direct: bool) -> bool:
         return self.can_address and (direct or not self.mapped)
 

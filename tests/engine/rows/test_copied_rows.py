@@ -14,7 +14,7 @@ import semistream as ss
 from semistream.engine.page_rows import Openers
 from semistream.engine.rows.copied_rows import CopiedRows, bytes_of
 from semistream.kernels.page_columns import copy_codes
-from semistream.master.mapped_pages import Places
+from semistream.master.scattered_pages import Places
 
 ROWS = 3000
 SKEWED = ["a", "b", "c"]

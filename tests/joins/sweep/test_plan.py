@@ -102,6 +102,23 @@ def test_buffers_of_direct_reads_fill_whole_huge_pages(megabytes: int) -> None:
     assert kept.buffer_pages == 7, "as configured"
 
 
+def test_memory_to_copy_rows_is_a_small_part_of_any_budget() -> None:
+    shape = replace(table(), can_copy_rows=True)
+    found = {
+        megabytes: plan(shape, megabytes * 1_000_000) for megabytes in (1, 2, 10, 100, 101, 400)
+    }
+    assert all(one.copied_rows for one in found.values())
+    assert [one.mapped_bytes for one in found.values()] == [0, 0, 0, 0, 3 * HUGE, 8 * HUGE]
+    for megabytes, one in found.items():
+        without = plan(table(), megabytes * 1_000_000)
+        given = one.components(INDEX)["disk buffer"] - without.components(INDEX)["disk buffer"]
+        assert given <= one.mapped_bytes + one.budget // 24
+        assert one.copied_pages <= min(one.copied_rows, DEFAULTS.copied_pages)
+    assert found[400].copied_rows > 10 * found[1].copied_rows
+    for other in ({"can_copy_rows": False}, {"direct": True}, {"mapped": True, "resident": True}):
+        assert plan(replace(shape, **other), 400_000_000).copied_rows == 0
+
+
 def test_a_resident_table_needs_addresses_and_no_buffer() -> None:
     shape = table(mapped=True)
     mapped, resident = plan(shape), plan(replace(shape, resident=True))

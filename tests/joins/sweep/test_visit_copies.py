@@ -19,13 +19,15 @@ from semistream.engine.shape import StreamShape, TableShape
 from semistream.errors import MasterTableError
 from semistream.joins.sweep import visit_copies
 from semistream.joins.sweep.read_ahead import ReadAhead
-from semistream.joins.sweep.visit import MAP, READ, Visit
+from semistream.joins.sweep.stretch_window import NEVER
+from semistream.joins.sweep.visit import MAP_ROWS, READ, READ_ROWS, Visit
 from semistream.joins.sweep.visit_copies import WayChoice
 from semistream.kernels.page_columns import copy_codes
-from semistream.master.mapped_pages import MappedPages
+from semistream.master.scattered_pages import ScatteredPages
 
 AGAIN = visit_copies._TRY_AGAIN
-NAME = {READ: "read", MAP: "map"}
+RARELY = AGAIN * visit_copies._RARELY
+NAME = {READ: "read", READ_ROWS: "rows", MAP_ROWS: "map"}
 ROWS = 3000
 
 
@@ -34,7 +36,8 @@ class Machine:
     takes ``switching`` times as long."""
 
     def __init__(self, switching: float = 1.0, **seconds: float) -> None:
-        self.choice, self.seconds, self.switching = WayChoice(), seconds, switching
+        ways = [way for way, name in NAME.items() if name in seconds]
+        self.choice, self.seconds, self.switching = WayChoice(ways), seconds, switching
         self.last = -1
 
     def visit(self, pause: float = 1.0, density: int = 0) -> str:
@@ -49,15 +52,42 @@ class Machine:
         return [self.visit() for _ in range(count)]
 
 
+@pytest.mark.parametrize(("seconds", "every"), [(1.2, AGAIN), (1.5, RARELY)])
 @pytest.mark.parametrize(("better", "other"), [("map", "read"), ("read", "map")])
-def test_the_cheaper_way_is_taken_and_the_other_one_is_tried_again(better: str, other: str) -> None:
-    machine = Machine(**{better: 1.0, other: 1.5})
+def test_the_cheaper_way_is_taken_and_the_other_one_is_tried_again(
+    better: str, other: str, seconds: float, every: int
+) -> None:
+    """More rarely if it takes much longer."""
+    machine = Machine(**{better: 1.0, other: seconds})
     first = machine.visits(6)
     assert {way: first.count(way) >= 2 for way in ("map", "read")} == {"map": True, "read": True}
-    ways = machine.visits(10 * AGAIN)
-    assert 0 < ways.count(other) <= 10 * visit_copies._TRIALS
-    for start in range(0, 10 * AGAIN, AGAIN):
-        assert other in ways[start : start + AGAIN]
+    ways = machine.visits(10 * every)
+    assert ways.count(other) <= 10 * visit_copies._TRIALS
+    for start in range(0, 10 * every, every):
+        assert other in ways[start : start + every]
+
+
+@pytest.mark.parametrize("better", ["map", "read", "rows"])
+def test_the_cheapest_of_three_ways(better: str) -> None:
+    others = [way for way in NAME.values() if way != better]
+    machine = Machine(**{better: 1.0, others[0]: 1.3, others[1]: 1.5})
+    machine.visits(8)
+    ways = machine.visits(10 * RARELY)
+    for other in others:  # in turn
+        assert 0 < ways.count(other) <= 6 * visit_copies._TRIALS
+    machine.seconds[others[1]] = 0.5
+    machine.visits(5 * RARELY)
+    assert machine.visits(AGAIN).count(others[1]) >= AGAIN - visit_copies._TRIALS
+
+
+@pytest.mark.parametrize("dropped", [MAP_ROWS, READ_ROWS])
+def test_a_way_that_is_dropped_is_not_chosen_again(dropped: int) -> None:
+    machine = Machine(read=2.0, rows=1.0, map=1.0)
+    machine.visits(AGAIN)
+    machine.choice.drop(dropped)
+    ways = machine.visits(5 * AGAIN)
+    assert NAME[dropped] not in ways
+    assert ways.count("read") <= 5 * visit_copies._TRIALS
 
 
 @pytest.mark.parametrize("better", ["map", "read"])
@@ -89,7 +119,7 @@ def test_a_way_that_became_slower_is_left_and_taken_again(before: str) -> None:
     machine.visits(AGAIN // 2)
     assert machine.visits(AGAIN).count(after) >= AGAIN - visit_copies._TRIALS
     machine.seconds[before] = 0.5  # only trials can find this out
-    machine.visits(5 * AGAIN)
+    machine.visits(5 * RARELY)
     assert machine.visits(AGAIN).count(before) >= AGAIN - visit_copies._TRIALS
 
 
@@ -99,7 +129,7 @@ def test_every_density_has_its_choice() -> None:
     for density, machine in enumerate(machines):
         for _ in range(6):
             machine.visit(density=density)
-    for density, better in enumerate((MAP, READ)):
+    for density, better in enumerate((MAP_ROWS, READ)):
         chosen = [machines[0].choice.choose(density) for _ in range(AGAIN // 2)]
         assert chosen.count(better) >= AGAIN // 2 - visit_copies._TRIALS
 
@@ -160,9 +190,13 @@ class Reads:
         return parts
 
 
-@pytest.fixture
-def always_map(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(WayChoice, "choose", lambda *_: MAP)
+@pytest.fixture(params=[READ_ROWS, MAP_ROWS], ids=["read", "mapped"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """It is always chosen."""
+    for name in ("choose", "best"):
+        monkeypatch.setattr(WayChoice, name, lambda *_: request.param)
+    monkeypatch.setattr(visit_copies, "MANY", 1 << 30)
+    return int(request.param)
 
 
 def check_all(table: Any) -> None:
@@ -171,7 +205,7 @@ def check_all(table: Any) -> None:
         reader.read(first, min(8, table.num_pages - first))
 
 
-@pytest.mark.usefixtures("always_map")
+@pytest.mark.usefixtures("way")
 def test_pages_that_were_not_checked_are_read(table: Any) -> None:
     reads = Reads(table)
     assert reads.join(reads.visit([5, 6, 500])) == [(False, 0)]
@@ -180,7 +214,7 @@ def test_pages_that_were_not_checked_are_read(table: Any) -> None:
     assert reads.join(reads.visit([5, 6, 2000])) == [(True, 0)]
 
 
-@pytest.mark.usefixtures("always_map")
+@pytest.mark.usefixtures("way")
 def test_a_few_new_pages_are_checked_before_rows_are_copied(table: Any) -> None:
     reads, known = Reads(table), range(0, 1000, 50)
     reads.join(reads.visit(known))
@@ -191,7 +225,7 @@ def test_a_few_new_pages_are_checked_before_rows_are_copied(table: Any) -> None:
     assert checked[visit.pages].all()
 
 
-@pytest.mark.usefixtures("always_map")
+@pytest.mark.usefixtures("way")
 def test_a_new_page_that_is_damaged_is_never_copied_from(table: Any) -> None:
     reads, known = Reads(table), range(0, 1000, 50)
     reads.join(reads.visit(known))
@@ -207,35 +241,64 @@ def test_a_new_page_that_is_damaged_is_never_copied_from(table: Any) -> None:
             reads.load(visit)
 
 
-@pytest.mark.usefixtures("always_map")
+def test_visits_are_planned_for_the_best_way_also_while_another_is_tried(
+    table: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_all(table)
+    reads = Reads(table)
+    for best in (MAP_ROWS, READ, READ_ROWS):
+        for tried in (READ, READ_ROWS, MAP_ROWS):
+            monkeypatch.setattr(WayChoice, "choose", lambda *_, way=tried: way)
+            monkeypatch.setattr(WayChoice, "best", lambda *_, way=best: way)
+            reads.join(reads.visit([5]))
+            plan = reads.plan
+            planned = plan.visit_pages if best == READ else plan.copied_pages
+            assert reads.reads.visit_size[0] == planned
+
+
+@pytest.mark.usefixtures("way")
+def test_pages_that_many_tuples_need_are_read(table: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visit_copies, "MANY", 8)
+    check_all(table)
+    reads = Reads(table)
+    (pages,) = {len(reads.visit([7] * count).pages) for count in (1, 100)}
+    few = visit_copies.MANY * pages
+    assert reads.join(reads.visit([7] * few)) == [(True, 0)]
+    assert reads.join(reads.visit([7] * (few + 1))) == [(False, 0)]
+
+
+@pytest.mark.usefixtures("way")
 def test_nothing_is_read_ahead_while_rows_are_copied(table: Any) -> None:
     check_all(table)
     reads = Reads(table)
     following = reads.visit([700])
     reads.join(reads.visit([5]))
-    assert reads.reads.visit_size[0] == reads.plan.copied_pages != reads.plan.visit_pages
+    assert reads.plan.copied_pages != reads.plan.visit_pages
+    assert reads.reads.visit_size == (reads.plan.copied_pages, NEVER, 0)
     reads.reads.request([following], 1)
     assert following.reader is None
 
 
-@pytest.mark.usefixtures("always_map")
-def test_pages_are_read_where_no_map_can_be_made(
+def test_no_map_is_tried_again_where_none_can_be_made(
     table: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check_all(table)
+    tries: list[int] = []
+    monkeypatch.setattr(ScatteredPages, "can_read", False)
+    monkeypatch.setattr(ScatteredPages, "mapped", lambda _: tries.append(1))
     reads = Reads(table)
-    assert reads.join(reads.visit([5, 6, 500])) == [(True, 0)]
-    monkeypatch.setattr(MappedPages, "places", lambda _: None)
-    for _ in range(2):
+    for _ in range(5):
         assert reads.join(reads.visit([5, 6, 500])) == [(False, 0)]
-        assert reads.reads.visit_size == (reads.plan.visit_pages, reads.plan.dense_pages)
-        following = reads.visit([700])
-        reads.reads.request([following], 1)
-        assert following.reader is not None
-        reads.join(following)
+        plan = reads.plan
+        assert reads.reads.visit_size == (plan.visit_pages, plan.dense_pages, plan.gap_pages)
+    assert len(tries) == 1
+    following = reads.visit([700])
+    reads.reads.request([following], 1)
+    assert following.reader is not None
+    reads.join(following)
 
 
-@pytest.mark.usefixtures("always_map")
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("is_requested", [False, True])
 def test_a_key_with_more_rows_than_there_is_room_for(table: Any, is_requested: bool) -> None:
     """The pages of the tuples from this key on are read, whether or not a read of all pages was
@@ -251,7 +314,7 @@ def test_a_key_with_more_rows_than_there_is_room_for(table: Any, is_requested: b
     assert parts == [(True, 0), (True, 50), (True, 100), (False, 121)]
 
 
-@pytest.mark.usefixtures("always_map")
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("room", "parts"), [(2000, 1), (30, 4)])
 def test_every_page_is_counted_once(table: Any, room: int, parts: int) -> None:
     check_all(table)
@@ -262,17 +325,18 @@ def test_every_page_is_counted_once(table: Any, room: int, parts: int) -> None:
     assert reads.context.stats.bytes_read >= table.pages.segment.pages.lengths[visit.pages].sum()
 
 
+@pytest.mark.parametrize("chosen", [READ, READ_ROWS, MAP_ROWS])
 def test_the_way_is_timed_by_the_needed_pages_of_a_huge_page(
-    table: Any, monkeypatch: pytest.MonkeyPatch
+    table: Any, monkeypatch: pytest.MonkeyPatch, chosen: int
 ) -> None:
     check_all(table)
     asked: list[int] = []
     timed: list[tuple[int, int, float, int]] = []
-    monkeypatch.setattr(WayChoice, "choose", lambda _, density: asked.append(density) or MAP)
+    monkeypatch.setattr(WayChoice, "choose", lambda _, density: asked.append(density) or chosen)
     monkeypatch.setattr(WayChoice, "took", lambda _, *arguments: timed.append(arguments))
     reads = Reads(table)
-    for codes, density in (([5], 0), ([5, 300], 1), (range(0, 3000, 20), 5)):
+    for codes, density in (([5], 0), ([5, 300], 1), (range(0, 3000, 20), 6)):
         visit = reads.visit(codes)
         reads.join(visit)
         assert asked.pop() == density
-        assert timed.pop() == (density, MAP, 1.0, len(visit.pages))
+        assert timed.pop() == (density, chosen, 1.0, len(visit.pages))

@@ -17,9 +17,10 @@ from semistream.engine.rows.column_nodes import ColumnNodes
 from semistream.engine.rows.node_buffers import NodeBuffers, corrupt_offsets
 from semistream.engine.rows.page_opener import LoadedPages, PageOpener
 from semistream.kernels import column_forms as forms
-from semistream.master.mapped_pages import Places
+from semistream.master.scattered_pages import Places
 
-GROUP = 64  # pages that are opened together: as many as the CPU cache has room for
+GROUP = 16  # pages that are opened together: as many as the CPU cache has room for
+MANY = 8  # tuples for a page: reading it costs little beside what they cost
 _SCRATCH = 16  # bytes per row: its code, its page, its row
 
 
@@ -55,7 +56,6 @@ class CopiedRows:
         max_row_bytes: int,
     ) -> None:
         self._opener = opener
-        self._parts = parts
         self._nodes = opener.nodes
         self._buffers = NodeBuffers(self._nodes, most, most * min(row_bytes, max_row_bytes))
         self._buffers.allocate()
@@ -65,6 +65,16 @@ class CopiedRows:
         self._columns = np.zeros((forms.PAGE_ROWS, len(self._nodes), GROUP), np.int64)
         self.count = 0
         self.nbytes_read = 0
+        self._address = np.array([self._codes.ctypes.data], np.int64)
+        self._page = np.zeros((forms.PAGE_ROWS, len(self._nodes), 1), np.int64)
+        self._parts: list[Any] = []  # with a part of the addresses each, in an array of their own
+        at = 0
+        for part in parts:
+            end = at + (0 if part is None else len(part.nodes))
+            self._parts.append(
+                None if part is None else part.columns_at(self._page[:, at:end].copy())
+            )
+            at = end
 
     @property
     def nbytes(self) -> int:
@@ -98,17 +108,15 @@ class CopiedRows:
 
     def loaded(self, first: int) -> LoadedPages:
         """The copied rows as a page, for tuples from ``first`` on; valid until the next copy."""
-        out, places = self._buffers.out, np.zeros((forms.PAGE_ROWS, len(self._nodes), 1), np.int64)
-        kernels.row_copies.as_page(out, self._nodes.forms, places)
-        codes = np.array([self._codes.ctypes.data], np.int64)
-        sizes = np.array([self.count], np.int64)
+        kernels.row_copies.as_page(self._buffers.out, self._nodes.forms, self._page)
         at = 0
-        columns: list[Any] = []
         for part in self._parts:
-            end = at + (0 if part is None else len(part.nodes))
-            columns.append(None if part is None else part.columns_at(places[:, at:end].copy()))
-            at = end
-        loaded = LoadedPages(_ONE_PAGE, codes, sizes, *columns)
+            if part is not None:
+                end = at + len(part.nodes)
+                part.addresses[:] = self._page[:, at:end]
+                at = end
+        sizes = np.array([self.count], np.int64)
+        loaded = LoadedPages(_ONE_PAGE, self._address, sizes, *self._parts)
         loaded.is_copied, loaded.first_tuple = True, first
         return loaded
 

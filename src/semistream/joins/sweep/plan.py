@@ -24,14 +24,15 @@ from semistream.engine.shape import StreamShape, TableShape
 from semistream.joins.sweep.stretch_window import NEVER, StretchWindow, StretchWindowSize
 from semistream.joins.sweep.stretches import first_pages, stretches_bytes
 from semistream.master.local_file import ALIGNMENT
-from semistream.master.mapped_pages import LEAST_MAPPED
 from semistream.master.page_buffer import HUGE
+from semistream.master.scattered_pages import LEAST_MAPPED
 from semistream.memory import parse_size
 
 _UNSEEN_WINDOW = 1024
 _KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
 _INDEX_BYTES = 22  # of a page in the index; the rest is for changes
 _PAGE_SCRATCH = 128  # per page of a visit: its number and extent
+_LEAST_COPIED = 8  # rows at a time: fewer are not worth a call
 _COPIED_SCRATCH = 16  # per page of a visit whose rows are copied: its number
 _LEAST_GROWTH = 4096  # bytes, for some 200 changed keys: fewer are not worth a part of the budget
 
@@ -45,9 +46,9 @@ class SweepPlan(MemoryPlan):
     reads_ahead: int = 0
     visit_pages: int = 1  # of a visit to several stretches
     resident_pages: int = 0  # of a visit, if none is copied
-    copied_rows: int = 0  # at a time, out of mapped pages; 0: pages are read
+    copied_rows: int = 0  # at a time, out of scattered pages; 0: all pages are kept
     copied_pages: int = 0  # of a visit whose rows are copied
-    mapped_bytes: int = 0  # meanwhile
+    mapped_bytes: int = 0  # meanwhile; 0: pages are not mapped
     dense_pages: int = NEVER  # of a stretch that is visited alone
     gap_pages: int = 0  # unneeded pages read to coalesce two requests into one
     widest_row: int = 0  # of the master, for which gathering has room
@@ -120,9 +121,10 @@ def _divided(
         fit = budget // settings.resident_visit_share // visit_scratch(table, 1)
         resident = visit_pages = min(max(pages, fit), max(1, table.num_pages))
     copied, copied_bytes, mapped = _copies(table, budget, settings)
+    copied_pages = min(settings.copied_pages, copied)
     disk = readers * reader + visit_scratch(table, resident or pages) + stretches_bytes(stretches)
     if copied:  # what is mapped and what is read are never resident together
-        disk += max(0, mapped - reader) + copied_bytes + _COPIED_SCRATCH * settings.copied_pages
+        disk += max(0, mapped - reader) + copied_bytes + _COPIED_SCRATCH * copied_pages
     least = 2 * table.max_row_bytes + (
         _UNSEEN_WINDOW
         if stream.layout is None
@@ -142,7 +144,7 @@ def _divided(
         visit_pages=visit_pages,
         resident_pages=resident,
         copied_rows=copied,
-        copied_pages=min(settings.copied_pages, copied),
+        copied_pages=copied_pages,
         mapped_bytes=mapped,
         # Only making a map is cheaper for all pages of a stretch than for some of them.
         dense_pages=settings.mapped_visit_pages if table.mapped and not table.resident else NEVER,
@@ -212,14 +214,17 @@ def plan_run(
 
 
 def _copies(table: TableShape, budget: int, settings: Settings) -> tuple[int, int, int]:
-    """Rows to copy at a time out of mapped pages, their bytes, and the bytes to map meanwhile."""
+    """Rows to copy at a time out of scattered pages, their bytes, and the bytes that are mapped."""
     types = *table.cached_types, *table.condition_types
-    can_copy = table.can_address and table.by_code and ColumnNodes(types).is_flat
+    can_copy = table.can_copy_rows and table.by_code and ColumnNodes(types).is_flat
     mapped = min(budget // settings.mapped_share, settings.mapped_most) // HUGE * HUGE
     fixed, row = bytes_of(types, 0, 0), bytes_of(types, 1, table.max_row_bytes)
-    rows = (min(budget // settings.copied_share, settings.copied_bytes) - fixed) // (row - fixed)
-    if table.direct or table.resident or not can_copy or mapped < LEAST_MAPPED or rows < 1:
+    few = min(budget // settings.few_copied_share, settings.few_copied_bytes)
+    room = min(max(budget // settings.copied_share, few), settings.copied_bytes)
+    rows = (room - fixed) // (row - fixed)
+    if table.direct or table.resident or not can_copy or rows < _LEAST_COPIED:
         return 0, 0, 0
+    mapped = mapped if mapped >= LEAST_MAPPED else 0
     return rows, bytes_of(types, rows, table.max_row_bytes), mapped
 
 

@@ -31,7 +31,7 @@ class ReadAhead:
         self.ahead = plan.reads_ahead
         reader: Any = source.reader(self.pages, context.direct)
         self._visit_bytes = plan.buffer_pages * source.max_page_bytes
-        self._visit_size = plan.visit_pages, plan.dense_pages
+        self._visit_size = plan.visit_pages, plan.dense_pages, plan.gap_pages
         self._reader = reader
         self._idle: list[Any] = []
         if self.ahead and context.direct:  # a buffer per direct read; others use the page cache
@@ -100,10 +100,11 @@ class ReadAhead:
         return self._copies is not None and self._copies.are_preferred
 
     @property
-    def visit_size(self) -> tuple[int, int]:
-        """Pages of a visit to several stretches, and of a stretch that is visited alone."""
+    def visit_size(self) -> tuple[int, int, int]:
+        """Pages of a visit to several stretches, of a stretch that is visited alone, and unneeded
+        ones to read between two needed ones."""
         if self._copies is not None and self._copies.are_preferred:
-            return self._copies.visit_pages, NEVER
+            return self._copies.visit_pages, NEVER, 0
         return self._visit_size
 
     def visited(self, visit: Visit, seconds: float) -> None:

@@ -42,7 +42,7 @@ class Route:
         self._stretches = stretches
         self.most_pages = most
         self.dense_pages = dense
-        self._gap = gap
+        self.gap_pages = gap
         self._position = position  # the stretch to look at next
         self.most_tuples = NEVER
         self.sweeps = 0  # how often it has gone round
@@ -135,8 +135,8 @@ class Route:
         visit.slots, codes = kernels.sweep.in_order(window.codes, visit.slots)
         first, end = self._stretches.first_page, visit.first + visit.stretches
         low, high = int(first[visit.first]), int(first[end]) - 1
-        visit.pages, visit.places = self._pages(codes, low, high, self._gap)
-        if self._gap and visit.stretches > 1 and len(visit.pages) > self.most_pages:
+        visit.pages, visit.places = self._pages(codes, low, high, self.gap_pages)
+        if self.gap_pages and visit.stretches > 1 and len(visit.pages) > self.most_pages:
             visit.pages, visit.places = self._pages(codes, low, high, 0)
         visit.is_found = True
 

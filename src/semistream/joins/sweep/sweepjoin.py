@@ -393,7 +393,8 @@ class Sweep(Policy):
     def _look_ahead(self) -> None:
         """Find the visits that come next, and let the disk begin to read their pages."""
         assert self._window is not None
-        self._route.most_pages, self._route.dense_pages = self._reads.visit_size
+        route = self._route
+        route.most_pages, route.dense_pages, route.gap_pages = self._reads.visit_size
         while len(self._visits) <= self._reads.ahead:
             sweeps = self._route.sweeps
             visits = self._route.next_visits(self._window)

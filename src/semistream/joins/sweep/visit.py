@@ -7,7 +7,8 @@ from typing import Any
 
 from semistream.engine.rows.layout import Slots
 
-NOT_CHOSEN, READ, MAP = -1, 0, 1
+NOT_CHOSEN = -1
+READ, READ_ROWS, MAP_ROWS = 0, 1, 2  # whole pages; the rows that are needed
 
 
 @dataclass

@@ -1,13 +1,14 @@
-"""SweepJoin while files are damaged from which it copies rows by a map.
+"""SweepJoin while files are damaged from which it copies rows.
 
 Run as a separate process, which would die of SIGBUS.
 
-    python tests/faults/damaged_maps.py FOLDER
+    python tests/faults/damaged_copies.py FOLDER
 """
 
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import os
 import sys
 from collections.abc import Callable
@@ -21,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import naive
 import semistream as ss
-from copied import MEMORY, count_copies
+from copied import MEMORY, WAYS, count_copies
 from harness import check_books, cut, drive, watched
 from master.split_base import rows, split
 from semistream.engine.rows.copied_rows import CopiedRows
@@ -74,11 +75,13 @@ class Strike:
         CopiedRows.copy = struck  # type: ignore[method-assign]
 
 
-def attempt(folder: Path, damage: Damage, cuts: tuple[int, ...], strike: Strike | None) -> None:
+def attempt(
+    folder: Path, damage: Damage, cuts: tuple[int, ...], strike: Strike | None, way: int
+) -> None:
     """Damage and restore the last file of pages in the middle of a run: no tuple is lost."""
     table = split(folder, DATA, cuts)
     path, pages = list(table.pages.segment.by_file().items())[-1]
-    copied = count_copies()
+    copied = count_copies(way)
     with ss.SweepJoin(memory=MEMORY, how="left", front_stage="4KB").open(table, on="k") as run:
         out = drive(run, cut(EVERY, KEYS))  # reads, and checks, all pages
         first, second, third = cut(STREAM, 300)
@@ -124,10 +127,10 @@ def main() -> None:
     number, strike = 0, Strike()
     for damages, moment in ((BEFORE, None), (MEANWHILE, strike)):
         for damage in damages:
-            for cuts in ((), (400, 700)):
+            for cuts, way in itertools.product(((), (400, 700)), WAYS):
                 number += 1
-                print(f"{damage.__name__}, {cuts}, {moment}", file=sys.stderr, flush=True)
-                attempt(Path(sys.argv[1]) / str(number), damage, cuts, moment)
+                print(damage.__name__, cuts, moment, way, file=sys.stderr, flush=True)
+                attempt(Path(sys.argv[1]) / str(number), damage, cuts, moment, WAYS[way])
     print("alive")
 
 

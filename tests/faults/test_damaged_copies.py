@@ -1,4 +1,4 @@
-"""Files that are damaged while rows are copied out of a map of them."""
+"""Files that are damaged while rows are copied out of their pages, read or mapped."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-JOB = Path(__file__).parent / "damaged_maps.py"
+JOB = Path(__file__).parent / "damaged_copies.py"
 
 
 def test_the_run_raises_and_goes_on_after_the_file_is_restored(tmp_path: Path) -> None:
