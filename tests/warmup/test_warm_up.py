@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from semistream.warmup.compile_all import OPTIONS, cases
+from semistream.engine.rows.copied_rows import CopiedRows
+from semistream.warmup.compile_all import OPTIONS, cases, most_frequent_cases, run_case
+from semistream.warmup.shapes import Tables
 
 TESTS = Path(__file__).parents[1]
 # Signatures are counted as they are used, so the cache may be filled: the test need not compile.
@@ -76,6 +78,21 @@ def test_random_joins_use_no_signature_that_the_warm_up_did_not(report: Any) -> 
 
 def test_every_option_belongs_to_a_join_that_is_run() -> None:
     assert set(OPTIONS) <= {case.algorithm for case in cases()}
+
+
+@pytest.mark.parametrize("shape", ["int64", "int64, fixed"])
+def test_rows_are_copied_out_of_pages(
+    shape: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SweepJoin does so in its first visits to pages that were read before."""
+    calls: list[int] = []
+    copy = CopiedRows.copy
+    monkeypatch.setattr(CopiedRows, "copy", lambda *given: calls.append(1) or copy(*given))
+    tables = Tables(tmp_path)
+    for case in most_frequent_cases():
+        if case.shape == shape:
+            run_case(case, tables)
+    assert calls
 
 
 def test_a_query_competes_with_few_joins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ FACTORS: Mapping[str, tuple[float, str]] = MappingProxyType(
             40e-6,
             "SweepJoin: rows of a visit that are copied at a time: the fixed part",
         ),
+        "sweep.row": (150e-9, "SweepJoin: a row that is copied before it is output"),
         "sweep.huge": (2.8e-6, "SweepJoin: a huge page of the page cache, mapped and unmapped"),
         "sweep.copied": (250e-9, "SweepJoin: a mapped page, whose rows are copied"),
         "sweep.tuple": (67e-9, "SweepJoin: adding, sorting, joining and removing a tuple"),

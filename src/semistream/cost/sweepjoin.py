@@ -107,6 +107,8 @@ def _sweep(case: Case, way: int) -> Prediction:
     between *= bridged(visit_pages, stretches, visits, missed, pages, between)
     read = pages if way != _READ else min(float(total), pages + between)
     requests = max(pages * (1.0 - density) ** (gap + 1), read / visit_pages, 1e-9)
+    if way != _READ:
+        visits = max(visits, missed / _most_tuples(case, stretches))
     work = Work(case)
     rounds = hand_overs(case, visits, missed)
     admitted = rounds if sweeps else 1.0  # a drained batch that the window holds: at once
@@ -123,6 +125,7 @@ def _sweep(case: Case, way: int) -> Prediction:
             work.add("sweep.huge", total / per_huge * -math.expm1(per_huge * _log_rest(density)))
         work.add("sweep.copied", pages)
     if way != _READ and not table.resident:
+        work.add("sweep.row", missed)
         work.add("sweep.part", max(visits, missed / max(1, getattr(plan, "copied_rows", 0))))
     work.add("sweep.tuple", missed)
     work.add("batch", min(portions(rounds, missed, case.output_rows), missed))
@@ -200,6 +203,13 @@ def hand_overs(case: Case, visits: float, missed: float) -> float:
     per_visit = missed / max(visits, 1e-12)
     together = min(math.ceil(_enough(case) / max(per_visit, 1e-12)), case.settings.visits_per_batch)
     return max(visits / max(1, together), min(1.0, missed))
+
+
+def _most_tuples(case: Case, stretches: Loads) -> float:
+    """Of a visit, as ``Sweep._set_enough``. Visits to the pages of one buffer have fewer."""
+    settings, nbytes = case.settings, case.plan.buffer_pages * case.table.max_page_bytes
+    usual = _window(case) / float(stretches.counts.sum())
+    return max(settings.stretch_fill * usual, nbytes / settings.visit_bytes_per_tuple, 1.0)
 
 
 def _enough(case: Case) -> float:

@@ -48,7 +48,7 @@ class Settings:
     # SweepJoin: rows that are copied out of scattered pages
     copied_share: int = 128
     copied_bytes: int = 1 << 20  # what is copied should stay in the CPU cache until it is used
-    few_copied_share: int = 64  # at most, for
+    few_copied_share: int = 32  # at most, for
     few_copied_bytes: int = 64 << 10  # so many: with fewer, a call has few rows
     copied_pages: int = 4096  # of a visit: more of them make a push long
     mapped_share: int = 16

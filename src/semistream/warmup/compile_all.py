@@ -24,7 +24,6 @@ from semistream.warmup.shapes import SHAPES, Tables
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
 MEMORIES = (4_000_000, 20_000)  # plenty; too little, raised until it is accepted
-COPYING = 128 << 20  # bytes of memory: enough for SweepJoin to copy rows out of mapped pages
 _CACHES = [{"cache": "recorder", "threshold": 1}, {"cache": "counting", "threshold": 1}]
 # What decides which kernels a join calls; all other options are left at their defaults.
 OPTIONS: dict[str, list[dict[str, Any]]] = {
@@ -65,16 +64,12 @@ class Case:
 
 def first_cases() -> list[Case]:
     """What a query may wait for now."""
-    copied = Case(FIRST, "int64", COPYING, "mapped", HOWS[0])  # rows, out of mapped pages
-    return (
-        [copied]
-        + [
-            Case(FIRST, shape, MEMORIES[0], "mapped", how, options)
-            for shape in SHAPES  # all of a shape together: a query waits for one of them
-            for options in OPTIONS[FIRST]
-            for how in HOWS[:2]
-        ]
-    )
+    return [
+        Case(FIRST, shape, MEMORIES[0], "mapped", how, options)
+        for shape in SHAPES  # all of a shape together: a query waits for one of them
+        for options in OPTIONS[FIRST]
+        for how in HOWS[:2]
+    ]
 
 
 def most_frequent_cases() -> list[Case]:

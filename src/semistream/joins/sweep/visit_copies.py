@@ -107,7 +107,7 @@ class VisitCopies:
         self._reader = reader
         self._pages: ScatteredPages = reader.scattered_pages(plan.mapped_bytes)
         self._least_bytes = max(0, plan.mapped_bytes - reader.nbytes)
-        ways = ((READ, True), (READ_ROWS, self._pages.can_read), (MAP_ROWS, self._pages.can_map))
+        ways = ((READ_ROWS, self._pages.can_read), (MAP_ROWS, self._pages.can_map), (READ, True))
         self._choice = WayChoice([way for way, can_go in ways if can_go])
         self.visit_pages = plan.copied_pages
         self.are_preferred = False  # the last visit has copied rows
