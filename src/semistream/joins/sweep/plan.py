@@ -32,6 +32,7 @@ _UNSEEN_WINDOW = 1024
 _KEPT_SIZE = 1.125  # a front stage may be this much larger than its part before it is made smaller
 _INDEX_BYTES = 22  # of a page in the index; the rest is for changes
 _PAGE_SCRATCH = 128  # per page of a visit: its number and extent
+_LEAST_ROOM = 4096  # bytes for copied rows: with less, a budget is better used otherwise
 _LEAST_COPIED = 8  # rows at a time: fewer are not worth a call
 _COPIED_SCRATCH = 16  # per page of a visit whose rows are copied: its number
 _LEAST_GROWTH = 4096  # bytes, for some 200 changed keys: fewer are not worth a part of the budget
@@ -222,7 +223,9 @@ def _copies(table: TableShape, budget: int, settings: Settings) -> tuple[int, in
     few = min(budget // settings.few_copied_share, settings.few_copied_bytes)
     room = min(max(budget // settings.copied_share, few), settings.copied_bytes)
     rows = (room - fixed) // (row - fixed)
-    if table.direct or table.resident or not can_copy or rows < _LEAST_COPIED:
+    if room < _LEAST_ROOM or rows < _LEAST_COPIED:
+        return 0, 0, 0
+    if table.direct or table.resident or not can_copy:
         return 0, 0, 0
     mapped = mapped if mapped >= LEAST_MAPPED else 0
     return rows, bytes_of(types, rows, table.max_row_bytes), mapped

@@ -58,7 +58,7 @@ class WayChoice:
         return best if is_far and turns % _RARELY else other
 
     def drop(self, way: int) -> None:
-        """It cannot be gone."""
+        """This way cannot be taken any more."""
         self.ways = tuple(other for other in self.ways if other != way)
         for known in self._sums:
             known.pop(way, None)
