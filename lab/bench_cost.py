@@ -79,6 +79,8 @@ _NEAR = 0.8  # of the best: such a setting or join is measured again
 _AGAIN = 3  # of them, at most,
 _TURNS = 16  # in so many turns
 _CALIBRATED = 100.0  # seconds, after which the machine is calibrated again
+# Of ``least``: SweepJoin serves less with the smallest budget that it takes.
+_LEAST_RATES = {"sweepjoin": (1e6, 3e6), "meshjoin": (3e5, 1e6), "chybridjoin": (3e5, 1e6)}
 _LEAST_TRIES = 4  # of a comparison of ``least``,
 _SAME_HOST = 0.05  # if the host's speed has changed by more meanwhile
 _FEW = 6  # cells: all of them are measured in turns
@@ -299,9 +301,7 @@ def tasks(
         found.append(_of_cell("grid", cell, lambda f, cell=cell: compare_grid(cell, f, rounds)))
     for cell in auto_cells(size):
         found.append(_of_cell("auto", cell, lambda f, cell=cell: compare_all(cell, f, rounds)))
-    for name, rate in itertools.product(
-        ("sweepjoin", "meshjoin", "chybridjoin"), (300_000.0, 1_000_000.0)
-    ):
+    for name, rate in ((name, rate) for name, rates in _LEAST_RATES.items() for rate in rates):
         work = lambda _, name=name, rate=rate: compare_least(  # noqa: E731
             name, size.rows, rate, size.seconds
         )

@@ -15,7 +15,14 @@ import numpy as np
 from lab.cost_report import errors, plot
 
 HOME = Path(__file__).resolve().parent.parent
-FILES = ("cost-small-rates.json", "cost-small.json", "cost.json")  # each of one commit
+FILES = (
+    "cost-small-rates.json",
+    "cost-small.json",
+    "cost-small-least.json",
+    "cost-small-grid.json",
+    "cost.json",
+)
+# Each of one commit; the last grids are of joins whose models have not changed since then.
 BEGIN, END = "<!-- results of the cost benchmark -->", "<!-- end of the results -->"
 _PICTURE = "images/cost-rates.png"
 
