@@ -114,6 +114,7 @@ class MemoryPages:
     mapped: bool = False
     can_address: bool = False
     can_copy_rows: bool = False
+    column_bytes: dict[str, float] | None = None
     pinned: bool = False
     versions: dict[int, MemoryPages] = field(default_factory=dict, repr=False)  # shared by all
     changed: list[Any] | None = None  # codes, since any version before

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
 from engine.kit import binding, layout, pages_of, table_shape
+from semistream.engine.rows.layout import RecordLayout
 from semistream.engine.rows.row_store import RowStore
 from semistream.engine.shape import StreamShape, TableShape, tuple_heap_bytes
 
@@ -40,6 +43,16 @@ def test_rows_of_a_page_are_not_underestimated() -> None:
 def test_heap_bytes_of_a_cached_row() -> None:
     assert table_shape(cached_types=(pa.int64(),)).cached_heap_bytes == 0
     assert table_shape(row_bytes=200.0).cached_heap_bytes > 200
+
+
+def test_heap_bytes_are_those_of_the_cached_columns() -> None:
+    """Not of whole rows, most of which may be a text that nobody asks for."""
+    source = replace(pages_of([[1, 2]]), column_bytes={"k": 8.0, "v": 44.0})
+    shape = TableShape.of(source, binding(source))
+    exact = RecordLayout(shape.cached_types).heap_bytes_of([44.0])
+    assert shape.cached_heap_bytes == exact
+    assert replace(shape, cached_sizes=None).cached_heap_bytes != exact
+    assert 40 + 8 < exact < 2 * 44, "a text, its header and what is left free"
 
 
 def test_a_stream_is_known_by_its_first_batch_and_its_longest_tuple() -> None:

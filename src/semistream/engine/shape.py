@@ -53,11 +53,14 @@ class TableShape:
     has_conditions: bool = False
     has_key: bool = True  # tuples and rows meet by equal keys, not by conditions alone
     condition_types: tuple[pa.DataType, ...] = ()  # of the columns that conditions read
+    cached_sizes: tuple[float, ...] | None = None  # of an average row's values, if known
 
     @classmethod
     def of(cls, source: PageSource, binding: Binding, direct: bool = False) -> TableShape:
         kinds = source.schema.field
         index = source.index
+        cached_types = tuple(map(binding.type_of, binding.cached_columns))
+        sizes = source.column_bytes if RecordLayout(cached_types).has_heap else None
         return cls(
             num_pages=source.num_pages,
             num_rows=source.num_rows,
@@ -70,7 +73,7 @@ class TableShape:
             max_row_bytes=source.max_row_bytes,
             row_bytes=source.row_bytes,
             output_types=tuple(kinds(name).type for name in binding.master_columns),
-            cached_types=tuple(map(binding.type_of, binding.cached_columns)),
+            cached_types=cached_types,
             continues=index.continues if index is not None else np.zeros(0, np.bool_),
             buffer_bytes=lambda pages: source.buffer_bytes(pages, direct),
             boundaries=tuple(index.boundaries) if index is not None else (),
@@ -83,6 +86,7 @@ class TableShape:
             has_conditions=bool(binding.conditions),
             has_key=binding.has_key,
             condition_types=tuple(map(binding.type_of, binding.condition_columns)),
+            cached_sizes=tuple(sizes[name] for name in binding.cached_columns) if sizes else None,
         )
 
     @property
@@ -102,8 +106,10 @@ class TableShape:
     def cached_heap_bytes(self) -> float:
         """Heap bytes of an average row in a front stage."""
         layout = RecordLayout(self.cached_types)
-        if not (layout.text or layout.nested):
+        if not layout.has_heap:
             return 0.0
+        if self.cached_sizes is not None:
+            return layout.heap_bytes_of(self.cached_sizes)
         return max(0.0, self.row_bytes - layout.record.itemsize) * 1.3 + 24
 
 

@@ -8,7 +8,7 @@ Implementations are :class:`~semistream.master.table.MasterTable` (sorted, with 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 import pyarrow as pa
@@ -79,6 +79,10 @@ class PageSource(Protocol):
     def max_row_bytes(self) -> int: ...
     @property
     def row_bytes(self) -> float: ...
+    @property
+    def column_bytes(self) -> Mapping[str, float] | None:
+        """Bytes of an average value of each column, of a sample; None: not known."""
+
     @property
     def mapped(self) -> bool | str:
         """Whether readers map pages from the page cache instead of copying them; "resident" if

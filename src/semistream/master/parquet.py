@@ -59,6 +59,7 @@ class ParquetPages:
     mapped = False
     can_address = False
     can_copy_rows = False
+    column_bytes = None
     code_column = None
     key: tuple[str, ...] = ()
 

@@ -70,6 +70,7 @@ class SqlMaster:
     mapped = False
     can_address = False
     can_copy_rows = False
+    column_bytes = None
     code_column = None
 
     def __init__(

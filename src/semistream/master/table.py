@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Any, Final
@@ -15,6 +15,7 @@ from semistream.keys import Codes
 from semistream.master import manifest as manifests
 from semistream.master.changed_since import changed_codes, codes_of_newer_deltas
 from semistream.master.codes import KeyCodes
+from semistream.master.column_bytes import sampled_bytes
 from semistream.master.index import PageIndex
 from semistream.master.logical_pages import LogicalPages
 from semistream.master.manifest import Manifest, SyncInfo
@@ -72,6 +73,9 @@ class MasterTable:
         shared: LogicalPages | None = known.pages if known is not None and is_alike else None
         self.pages: LogicalPages = LogicalPages(self.store, manifest, self.codec, shared, awaited)
         self.index: PageIndex = self.pages.index
+        self._sampled: Mapping[str, float] | None = None
+        if known is not None and is_alike:
+            self._sampled = known._sampled
         self._newest_number = NewestVersion(self.store, manifest.version)
 
     @classmethod
@@ -226,6 +230,13 @@ class MasterTable:
     def row_bytes(self) -> float:
         """Bytes of an average row on disk, framing included."""
         return self.pages.row_bytes
+
+    @property
+    def column_bytes(self) -> Mapping[str, float] | None:
+        """Bytes of an average value of each column, from a few pages; later versions keep it."""
+        if self._sampled is None:
+            self._sampled = sampled_bytes(self.pages)
+        return self._sampled
 
     @property
     def can_address(self) -> bool:

@@ -80,12 +80,12 @@ class RecordLayout:
     def heap_bytes(self, columns: Sequence[pa.Array]) -> float:
         """Average heap and arena bytes of a row of these columns."""
         rows = max(1, len(columns[0])) if columns else 1
-        total = 0.0
-        for i in self.text:
-            total += (columns[i].nbytes / rows + 12) / HEAP_LIVE_SHARE
-        for i in self.nested:
-            total += (columns[i].nbytes / rows + 8) / ARENA_LIVE_SHARE
-        return total
+        return self.heap_bytes_of([column.nbytes / rows for column in columns])
+
+    def heap_bytes_of(self, sizes: Sequence[float]) -> float:
+        """The same, where values of the columns have these bytes on average."""
+        texts = sum(sizes[i] + 12 for i in self.text) / HEAP_LIVE_SHARE
+        return texts + sum(sizes[i] + 8 for i in self.nested) / ARENA_LIVE_SHARE
 
 
 def fixed_buffer(column: pa.Array, form: int) -> tuple[Any, int]:
