@@ -156,12 +156,12 @@ def test_rows_that_cinlj_admits(front_stage: float, master: ss.MasterTable) -> N
         for _ in range(60):
             list(run.push(stream.next()))
         before, admissions.admitted = run.stats.as_dict(), 0
-        for _ in range(60):
+        for _ in range(480):  # the threshold changes once in a span, by chance: many are needed
             list(run.push(stream.next()))
         missed = run.stats.matched - before["matched"]
         missed -= run.stats.front_stage_hits - before["front_stage_hits"]
     offered = model.work["recent.row"] / model.work["recent.tuple"]
-    assert offered == pytest.approx(admissions.admitted / missed, rel=0.2)
+    assert offered == pytest.approx(admissions.admitted / missed, rel=0.2, abs=0.02)
 
 
 def check(
