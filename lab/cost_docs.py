@@ -29,6 +29,8 @@ def section(reports: list[dict[str, Any]]) -> str:
         for target in report["summary"]["targets"]:
             verdict = "met" if target["met"] else "missed"
             value, limit = f"{target['value']:.2f}", f"{target['limit']:.2f}"
+            if value == limit:  # which of them is larger?
+                value = f"{target['value']:.3f}"
             lines.append(f"| {target['target']} | {value} | {limit} | {verdict} |")
         lines.append("")
         if report["rates"]:
