@@ -161,6 +161,8 @@ def test_rows_that_cinlj_admits(front_stage: float, master: ss.MasterTable) -> N
         missed = run.stats.matched - before["matched"]
         missed -= run.stats.front_stage_hits - before["front_stage_hits"]
     offered = model.work["recent.row"] / model.work["recent.tuple"]
+    # With the smallest front stage 0.042 are expected and 0.056 counted, perhaps because the
+    # threshold falls now and then. That is 12 ns for a missed tuple.
     assert offered == pytest.approx(admissions.admitted / missed, rel=0.2, abs=0.02)
 
 
